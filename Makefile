@@ -1,0 +1,94 @@
+# Headrace. `make help` says what there is; `make test` from a bare clone sets everything up and runs all tests.
+
+SHELL := bash
+PYTHON ?= python3
+BIN := .venv/bin
+ROUNDS ?= 20
+SEED ?=
+BENCH ?=
+RECORDS ?= 1000000
+
+NATIVE := $(shell find native -name target -prune -o -type f \( -name '*.rs' -o -name 'Cargo.*' \) -print)
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+HEAD := printf '\n\033[1m%s\033[0m\n'
+
+.DEFAULT_GOAL := help
+.PHONY: help setup kafka test check unit system lint format types layers native faults fuzz bench-broker demo clean
+
+help: ## Show this list
+	@echo "Headrace: a durable log that speaks the Kafka protocol. Start with 'make demo' or 'make test'."
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo "  Options: ROUNDS=1000 SEED=7 (faults), BENCH='--only produce --quick' (bench-broker), RECORDS=100000 (demo),"
+	@echo "  PYTHON=python3.13 (setup), T='tests/log -k compaction' (unit, system: what to run instead of all)."
+
+setup: .venv/kernel.stamp ## Make .venv, install what Headrace needs, build the native kernel
+
+.venv/packages.stamp: pyproject.toml
+	@scripts/require python
+	@$(HEAD) "Python packages into .venv"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(PIP) --upgrade 'pip>=25.1'
+	@$(PIP) --group dev
+	@touch $@
+
+.venv/kernel.stamp: .venv/packages.stamp $(NATIVE)
+	@scripts/require cargo cc
+	@$(HEAD) "Headrace and its native kernel (Rust, release: a minute or two the first time)"
+	@$(PIP) --no-build-isolation --editable .
+	@touch $@
+
+kafka: ## Fetch Apache Kafka's jars into .tools/kafka/libs (for tests and benchmarks)
+	@scripts/fetch-kafka
+
+.tools/optional.stamp: scripts/optional-tools
+	@mkdir -p .tools
+	@scripts/optional-tools
+	@touch $@
+
+test: setup kafka .tools/optional.stamp check native unit system ## Everything: checks, Rust tests, unit tests, and tests with real servers and clients
+
+check: lint types layers ## All static checks
+
+lint: setup ## ruff: rules and formatting
+	@$(HEAD) "ruff"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: setup ## mypy, strict
+	@$(HEAD) "mypy"
+	@$(BIN)/mypy
+
+layers: setup ## import-linter: who may import whom
+	@$(HEAD) "import-linter"
+	@$(BIN)/lint-imports
+
+native: setup ## cargo test of the kernel
+	@$(HEAD) "cargo test"
+	@cargo test --quiet --locked --manifest-path native/Cargo.toml --workspace
+
+unit: setup ## Fast tests: no server, under a minute
+	@$(HEAD) "Unit tests"
+	@$(BIN)/pytest -q -m "not system" $(T)
+
+system: setup kafka ## Tests with real processes: clients, contract with Apache Kafka, faults
+	@$(HEAD) "System tests"
+	@$(BIN)/pytest -m system $(T)
+
+format: setup ## Format the code and fix what ruff can fix
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+	@cargo fmt --manifest-path native/Cargo.toml --all
+
+faults: setup ## Kill the node while producers write: ROUNDS=1000 SEED=7
+	@$(BIN)/python -m tests.faults.kill_rounds --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
+
+bench-broker: setup kafka ## Headrace against Apache Kafka, side by side (about an hour; BENCH='--quick')
+	@$(BIN)/python -m benchmarks.bench_broker $(BENCH)
+
+demo: setup ## Start a node, write and read a million records, verify them
+	@$(BIN)/python scripts/demo.py --records $(RECORDS)
+
+clean: ## Remove everything that make made
+	rm -rf .venv .tools native/target src/headrace/_kernel*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
