@@ -1,0 +1,268 @@
+"""Real servers for tests and benchmarks: Headrace, and Apache Kafka 4.3.0 beside it.
+
+Both run as child processes on free loopback ports with their own data folder. A child dies with the process that started it
+(also when that is killed), so no test run leaves a server behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Protocol
+
+ROOT = Path(__file__).resolve().parent.parent
+KAFKA_LIBS = ROOT / ".tools" / "kafka" / "libs"
+LOG4J = Path(__file__).resolve().parent / "log4j2.properties"
+
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
+_LISTENS = re.compile(rb"(127\.0\.0\.1|localhost):(\d+)")
+
+
+class ServerFailed(Exception):
+    """A server did not start; carries what it printed."""
+
+
+class Server(Protocol):
+    """What tests need of a broker."""
+
+    name: str
+    bootstrap: str
+
+    @property
+    def pid(self) -> int: ...
+    def stop(self) -> None: ...
+
+
+def die_with_parent() -> None:
+    """For preexec_fn: the kernel kills this child when its parent goes."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def java(main: str, *arguments: str, heap: str = "256m", options: Sequence[str] = ()) -> list[str]:
+    """The command line of a Java program from Kafka's jars."""
+    if not any(KAFKA_LIBS.glob("kafka-clients-*.jar")):
+        raise ServerFailed("Apache Kafka's jars are not here. Run: make kafka")
+    quiet = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"] if not options else list(options)
+    jvm = ["java", f"-Xmx{heap}", *quiet, f"-Dlog4j2.configurationFile={LOG4J}"]
+    return [*jvm, "-cp", f"{KAFKA_LIBS}/*", main, *arguments]
+
+
+class _Process:
+    """A child process whose output goes to a file; killed with us."""
+
+    def __init__(self, command: Sequence[str], output: Path, env: Mapping[str, str] | None = None) -> None:
+        self.output = output
+        self._file: IO[bytes] = output.open("ab")
+        self._start = output.stat().st_size
+        self.popen = subprocess.Popen(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=self._file,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **(env or {})},
+            start_new_session=True,
+            preexec_fn=die_with_parent,
+        )
+        self._exit = os.pidfd_open(self.popen.pid)
+
+    def printed(self) -> bytes:
+        with self.output.open("rb") as file:
+            file.seek(self._start)
+            return file.read()
+
+    def dead(self, within: float = 0.0) -> bool:
+        select.select([self._exit], [], [], within)
+        return self.popen.poll() is not None
+
+    def end(self, how: signal.Signals, patience: float) -> int:
+        """Sends the signal and waits; kills when patience runs out. Returns the exit code."""
+        if self.popen.poll() is None:
+            self.popen.send_signal(how)
+            if not self.dead(patience):
+                self.popen.kill()
+        code = self.popen.wait()
+        self._file.close()
+        with contextlib.suppress(OSError):
+            os.close(self._exit)
+        self._exit = -1
+        return code
+
+
+class Headrace:
+    """`headrace up` on a folder. It can be killed and started again on the same folder and port."""
+
+    name = "headrace"
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        port: int = 0,
+        options: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
+        start: bool = True,
+    ) -> None:
+        self.folder = folder
+        self.data = folder / "data"
+        self.port = port
+        self.options = tuple(options)
+        self.env = dict(env or {})
+        self.prefix = tuple(prefix)
+        self._process: _Process | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+        if start:
+            self.start()
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def process(self) -> _Process:
+        if self._process is None:
+            raise ServerFailed("Headrace is not running")
+        return self._process
+
+    @property
+    def pid(self) -> int:
+        return self.process.popen.pid
+
+    @property
+    def output(self) -> str:
+        return (self.folder / "output.log").read_text(errors="replace")
+
+    def start(self, patience: float = 30.0) -> None:
+        listen = f"127.0.0.1:{self.port}"
+        command = [str(Path(sys.executable).with_name("headrace")), "up", "--data", str(self.data), "--listen", listen]
+        process = _Process([*self.prefix, *command, *self.options], self.folder / "output.log", self.env)
+        deadline = time.monotonic() + patience
+        while (found := _LISTENS.search(process.printed())) is None:
+            if process.dead(0.01) or time.monotonic() > deadline:
+                code = process.end(signal.SIGKILL, 1.0)
+                raise ServerFailed(f"headrace up ended with {code}:\n{process.printed().decode(errors='replace')}")
+        self.port = int(found[2])
+        self._process = process
+
+    def kill9(self) -> None:
+        """SIGKILL, as the OOM killer would."""
+        self.process.end(signal.SIGKILL, 10.0)
+        self._process = None
+
+    def stop(self) -> None:
+        """SIGTERM; a clean stop. Raises when it did not exit with 0 in time."""
+        if self._process is None:
+            return
+        process, self._process = self._process, None
+        code = process.end(signal.SIGTERM, 30.0)
+        if code != 0:
+            raise ServerFailed(f"headrace ended with {code}:\n{process.printed().decode(errors='replace')}")
+
+    def restart(self) -> None:
+        self.start()
+
+
+class ApacheKafka:
+    """One Apache Kafka broker and controller in a process of its own (KRaft)."""
+
+    name = "kafka"
+
+    def __init__(self, folder: Path, *, settings: Mapping[str, str] | None = None, heap: str = "512m") -> None:
+        self.folder = folder
+        self.heap = heap
+        folder.mkdir(parents=True, exist_ok=True)
+        self.port, self._controller_port = free_port(), free_port()
+        self._properties = folder / "server.properties"
+        self._properties.write_text("".join(f"{key}={value}\n" for key, value in self._settings(settings or {}).items()))
+        self._process: _Process | None = None
+        self._format()
+        self.start()
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise ServerFailed("Apache Kafka is not running")
+        return self._process.popen.pid
+
+    def _settings(self, extra: Mapping[str, str]) -> dict[str, str]:
+        return {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller_port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "controller.quorum.bootstrap.servers": f"127.0.0.1:{self._controller_port}",
+            "log.dirs": str(self.folder / "data"),
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.num.partitions": "1",
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.num.partitions": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            **extra,
+        }
+
+    def _format(self) -> None:
+        done = subprocess.run(
+            java("kafka.tools.StorageTool", "format", "--standalone", "-t", "hTBHi0PvTBuZw0kWzDzWMA", "-c", str(self._properties)),
+            capture_output=True,
+            check=False,
+            text=True,
+        )
+        if done.returncode:
+            raise ServerFailed(f"Kafka's storage could not be formatted:\n{done.stdout}{done.stderr}")
+
+    def start(self, patience: float = 60.0) -> None:
+        jvm = [f"-Xms{self.heap}", "-XX:+UseG1GC", "-Djava.awt.headless=true"]
+        process = _Process(
+            java("kafka.Kafka", str(self._properties), heap=self.heap, options=jvm), self.folder / "output.log"
+        )
+        deadline = time.monotonic() + patience
+        while not _accepts(self.port):
+            if process.dead(0.05) or time.monotonic() > deadline:
+                code = process.end(signal.SIGKILL, 1.0)
+                raise ServerFailed(f"Apache Kafka ended with {code}:\n{process.printed().decode(errors='replace')}")
+        self._process = process
+
+    def kill9(self) -> None:
+        if self._process is not None:
+            self._process.end(signal.SIGKILL, 10.0)
+            self._process = None
+
+    def stop(self) -> None:
+        if self._process is not None:
+            process, self._process = self._process, None
+            process.end(signal.SIGTERM, 30.0)
+
+
+def _accepts(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
