@@ -1,0 +1,123 @@
+"""All that the native kernel can do: pure functions from buffers to buffers, with the interpreter lock released.
+
+A *header* is a plain tuple in the order of ``headrace.log.batch.BatchHeader``. ``data`` is any contiguous buffer
+(bytes, bytearray, memoryview). Codecs: 0 none, 1 gzip, 2 snappy (xerial framing), 3 lz4 (frame), 4 zstd.
+No function trusts a length or a count that it reads; decompression stops at ``max_bytes``.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Final
+
+from typing_extensions import Buffer
+
+Header = tuple[int, int, int, int, int, int, int, int, int, int, int, int]
+"""position, size, base_offset, leader_epoch, attributes, last_offset_delta, base_timestamp, max_timestamp, producer_id,
+producer_epoch, base_sequence, record_count"""
+RecordHeader = tuple[str, bytes | None]
+Record = tuple[int, int, bytes | None, bytes | None, list[RecordHeader]]
+"""offset, timestamp (ms), key, value, headers"""
+
+MAX_DECOMPRESSED: Final[int]
+"""Default bound of decompressed bytes per batch (256 MiB)."""
+
+class BadBatch(ValueError):
+    """A batch that cannot be accepted. ``args[0]`` is a sentence, ``kind`` one of: ``truncated``, ``length``, ``magic``,
+    ``crc``, ``several``, ``count``, ``codec``, ``decompress``, ``too_big``, ``record``, ``null_key``."""
+
+    kind: str
+
+def crc32c(data: Buffer, value: int = 0) -> int:
+    """CRC-32C (Castagnoli), going on from ``value``."""
+
+def alloc(size: int) -> bytearray:
+    """A bytearray of this size whose bytes are not set: to be read into."""
+
+def check_batch(data: Buffer, *, keys: bool = False, max_bytes: int = ...) -> Header:
+    """Check a payload that must be exactly one whole batch of magic 2, and return its header (position 0).
+
+    Checks length, magic, checksum, codec, count > 0, ``last_offset_delta == count - 1``, and, for uncompressed
+    batches, that the records are well formed, have offset deltas 0..count-1 and fill the batch exactly.
+    With ``keys`` compressed batches are walked too, and a record without a key is an error (``null_key``);
+    control batches are not asked for keys."""
+
+def scan(data: Buffer, *, crc: bool = True) -> tuple[list[Header], int, BadBatch | None]:
+    """Headers of the whole, valid batches from the start of ``data``; the bytes they fill; and why it stopped there
+    (None at the end of the data; kind ``truncated`` for a cut last batch)."""
+
+def slice_batches(data: Buffer, start_offset: int, end_offset: int) -> tuple[int, int, int, BadBatch | None]:
+    """The run of whole batches to serve a fetch: from the first batch with ``last_offset >= start_offset``, to before
+    the first with ``base_offset >= end_offset``. Checks every checksum that it passes from the start of the run.
+    Returns (start position, end position, offset after the last batch or start_offset if none, error that stopped it
+    or None). A cut last batch is not an error."""
+
+def walk(data: Buffer, *, max_bytes: int = ...) -> None:
+    """Decompress and walk every record of every batch; raise BadBatch at the first that is malformed."""
+
+def set_append_time(batch: bytearray | memoryview, timestamp: int) -> None:
+    """Mark a batch as log-append-time: attribute bit 3, max timestamp, new checksum; in place."""
+
+def find_timestamp(data: Buffer, timestamp: int, start_offset: int = 0) -> tuple[int, int] | None:
+    """(offset, timestamp) of the first record at or after ``start_offset`` whose timestamp is >= ``timestamp``."""
+
+def max_timestamp(data: Buffer) -> tuple[int, int] | None:
+    """(offset, timestamp) of the first record with the largest timestamp."""
+
+def records(data: Buffer, *, max_bytes: int = ...) -> list[Record]:
+    """Every record of every whole batch as Python objects: for state topics and tools, not for hot paths."""
+
+def records_to_arrow(data: Buffer, start_offset: int = 0, end_offset: int = ..., *, max_bytes: int = ...) -> Any:
+    """Data records (no control batches) with start_offset <= offset < end_offset as one Arrow record batch
+    (has ``__arrow_c_array__``): offset int64, timestamp timestamp[ms, UTC], key binary, value binary,
+    headers list<struct<key: string, value: binary>>. key and value use large offsets only when they must."""
+
+def build_batch(
+    records: Iterable[tuple[int, bytes | None, bytes | None, Sequence[RecordHeader]]],
+    *,
+    codec: int = 0,
+    level: int | None = None,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+    control: bool = False,
+) -> bytearray:
+    """One batch of (timestamp, key, value, headers), offsets counted from ``base_offset``."""
+
+def recompress(batch: Buffer, codec: int, level: int | None = None, *, max_bytes: int = ...) -> bytearray:
+    """The same batch (header fields kept) with its records in another codec."""
+
+class LatestOffsets:
+    """The latest offset of every key, by a keyed 128-bit hash: what compaction builds in its first pass."""
+
+    def __init__(self, max_keys: int) -> None: ...
+    def add(self, data: Buffer, end_offset: int, *, max_bytes: int = ...) -> int:
+        """Take in the data records of whole batches below ``end_offset``, in order; stops before a batch that would
+        exceed ``max_keys``. Returns the offset up to which (exclusive) everything is in."""
+
+    def __len__(self) -> int: ...
+
+def compact(
+    data: Buffer,
+    latest: LatestOffsets,
+    *,
+    now_ms: int,
+    delete_retention_ms: int,
+    keep_empty: Collection[int] = (),
+    aborted: Sequence[tuple[int, int, int]] = (),
+    max_bytes: int = ...,
+) -> tuple[bytearray, int, int]:
+    """Rewrite whole batches without the records that a later one of the same key replaces.
+
+    A record stays if its key is absent from ``latest`` or its offset is >= the latest offset there; records without a
+    key are dropped. A tombstone (null value) stays until its batch's delete horizon: a batch with tombstones and
+    no horizon yet gets ``now_ms + delete_retention_ms`` (attribute bit 6, base timestamp = horizon, deltas adjusted).
+    Control batches stay (until their own horizon, when they carry one). Batches of ``aborted`` transactions
+    (producer id, first offset, last offset) are dropped. A batch left empty is dropped, unless its last offset is in
+    ``keep_empty``: then its header stays with count 0. Untouched batches are copied byte for byte; others are recompressed
+    with their own codec, and keep base offset, last offset delta, producer fields.
+    Returns (bytes, records kept, records dropped)."""
+
+def drop_keys(data: Buffer, keys: Collection[bytes], *, max_bytes: int = ...) -> tuple[bytearray, int]:
+    """Remove for good the records of these keys; emptied batches stay with count 0. Returns (bytes, dropped)."""
