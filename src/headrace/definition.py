@@ -110,12 +110,10 @@ def one_of(*names: str) -> Check:
 
 
 def list_of(*names: str) -> Check:
-    """A list of these words, each at most once; it may be empty."""
+    """A list of these words; it may be empty."""
 
     def check(value: Value) -> str | None:
         assert isinstance(value, tuple)
-        if len(set(value)) != len(value):
-            return "it names something twice"
         return None if set(value) <= set(names) else f"it may only list {', '.join(names)}"
 
     return check
@@ -136,5 +134,5 @@ def _parse(name: str, kind: ConfigType, text: str) -> Value:
             raise InvalidConfig(f"setting '{name}' is a number, not '{text[:100]}'")
         return float(text.rstrip("dDfF"))
     if kind is ConfigType.LIST:
-        return tuple(part.strip() for part in text.split(",")) if text else ()
+        return tuple(dict.fromkeys(part.strip() for part in text.split(","))) if text else ()
     return text

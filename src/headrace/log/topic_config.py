@@ -135,6 +135,7 @@ _TABLE: Final = (
         _INT,
         None,
         "The size of a segment without the lower bound of segment.bytes; for tests only.",
+        at_least(1),
         internal=True,
     ),
     Definition(

@@ -1,0 +1,1 @@
+"""The Kafka protocol server: frames in, handlers over the log, frames out."""
