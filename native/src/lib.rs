@@ -1,0 +1,28 @@
+//! `headrace._kernel`: what `src/headrace/_kernel.pyi` says, and nothing else.
+
+mod batches;
+mod buffer;
+mod errors;
+mod making;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _kernel {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::batches::{
+        check_batch, crc32c, find_timestamp, max_timestamp, records, scan, slice_batches,
+        walk_records,
+    };
+    #[pymodule_export]
+    use crate::errors::BadBatch;
+    #[pymodule_export]
+    use crate::making::{alloc, build_batch, recompress, set_append_time};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("MAX_DECOMPRESSED", headrace_core::MAX_DECOMPRESSED)
+    }
+}
