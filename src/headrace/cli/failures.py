@@ -1,6 +1,7 @@
-"""How a command fails: one sentence, perhaps a detail and a hint, on stderr; exit code 1; a traceback only with --debug.
+"""How a command fails: one sentence, perhaps a detail and a hint, on stderr; exit code 1.
 
-With ``-o json`` the error is one JSON object on stderr. Wrong usage of the command line itself exits with 2, as usual.
+A traceback only with ``--debug``. With ``-o json`` the error is one JSON object on stderr. Wrong usage of the command
+line itself exits with 2, as usual.
 """
 
 from __future__ import annotations

@@ -22,7 +22,9 @@ Server = Annotated[
 ClientSettings = Annotated[
     list[str] | None,
     typer.Option(
-        "-X", metavar="NAME=VALUE", help="A setting of the Kafka client (librdkafka), say security.protocol=ssl. Repeatable."
+        "-X",
+        metavar="NAME=VALUE",
+        help="A setting of the Kafka client (librdkafka), say security.protocol=ssl. Repeatable.",
     ),
 ]
 Output = Annotated[
@@ -36,6 +38,8 @@ def name_values(pairs: list[str] | None, option: str) -> dict[str, str]:
     for pair in pairs or []:
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise CommandFailed(f"{option} {pair!r} is not NAME=VALUE.", hint=f"say it like {option} retention.ms=3600000")
+            raise CommandFailed(
+                f"{option} {pair!r} is not NAME=VALUE.", hint=f"say it like {option} retention.ms=3600000"
+            )
         found[name.strip()] = value
     return found

@@ -34,7 +34,8 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
     """Columns as wide as they must be, numbers to the right, never cut: good to read, to grep and to awk."""
     cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
     numeric = [
-        bool(rows) and all(row[i] is None or isinstance(row[i], int | float) for row in rows) for i in range(len(headers))
+        bool(rows) and all(row[i] is None or isinstance(row[i], int | float) for row in rows)
+        for i in range(len(headers))
     ]
     widths = [max([len(header), *(len(row[i]) for row in cells)]) for i, header in enumerate(headers)]
 

@@ -63,7 +63,7 @@ def parse_time(text: str, now_ms: int) -> int:
     except ValueError:
         raise CommandFailed(
             f"{text!r} is not a time.",
-            hint="use @2026-01-31, @2026-01-31T12:00:00+01:00 (UTC if no zone), @1769860800 or @-15m (ms, s, m, h, d, w)",
+            hint="use @2026-01-31, @2026-01-31T12:00:00+01:00 (else UTC), @1769860800 or @-15m (ms, s, m, h, d, w)",
         ) from None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return int(moment.timestamp() * 1000)

@@ -1,0 +1,228 @@
+"""A running cluster (a Headrace node or Apache Kafka) as commands see it.
+
+The client (librdkafka) retries a dead server for minutes and logs to stderr. People want to know at once: so a plain
+connection is tried first, every request has a deadline, and what the client logs is dropped unless ``-X debug=...``
+asks for it.
+"""
+
+from __future__ import annotations
+
+import socket
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from headrace.cli.failures import CommandFailed
+from headrace.cli.positions import Position, Relative
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaError, Producer
+    from confluent_kafka.admin import AdminClient, TopicDescription
+
+__all__ = ["Cluster", "Partition", "PartitionOffsets", "failure"]
+
+CONNECT_TIMEOUT_S = 3.0
+REQUEST_TIMEOUT_S = 10.0
+
+T = TypeVar("T")
+Partition = tuple[str, int]
+"""Topic and partition index."""
+
+_HINTS = {
+    "UNKNOWN_TOPIC_OR_PART": "`headrace topic list` shows the topics there are",
+    "_UNKNOWN_TOPIC": "`headrace topic list` shows the topics there are; `headrace topic create` makes one",
+    "_UNKNOWN_PARTITION": "`headrace topic describe` shows the partitions a topic has",
+    "TOPIC_ALREADY_EXISTS": "add --if-not-exists to accept that, or `headrace topic alter` to change it",
+    "GROUP_ID_NOT_FOUND": "`headrace group list` shows the groups there are",
+    "MSG_SIZE_TOO_LARGE": "raise the topic's max.message.bytes, and the client's with -X message.max.bytes=...",
+    "TOPIC_EXCEPTION": "names have 1 to 249 letters, digits, dots, underscores and hyphens",
+    "INVALID_RECORD": "a compacted topic takes no record without a key; see --key, --key-separator and --key-field",
+    "KAFKA_STORAGE_ERROR": "the server's disk is full or failed; see its log",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOffsets:
+    """Where a partition begins and ends: ``start <= offset < end``."""
+
+    start: int
+    end: int
+
+
+class Cluster:
+    """The cluster at ``server``. Opening it fails fast, with the reason, when nobody answers."""
+
+    def __init__(self, server: str, settings: Mapping[str, str]) -> None:
+        self.server = server
+        self._settings = dict(settings)
+        _ensure_reachable(server)
+        self._admin: AdminClient | None = None
+
+    @property
+    def admin(self) -> AdminClient:
+        """The admin client, made when first used."""
+        if self._admin is None:
+            from confluent_kafka.admin import AdminClient
+
+            self._admin = self._made(AdminClient, {})
+        return self._admin
+
+    def producer(self, **settings: object) -> Producer:
+        """A producer; settings have librdkafka's names with underscores for dots."""
+        from confluent_kafka import Producer
+
+        return self._made(Producer, settings)
+
+    def consumer(self, group: str | None = None, **settings: object) -> Consumer:
+        """A consumer, of no group unless one is named."""
+        from confluent_kafka import Consumer
+
+        # The client wants a group id even to read what it is assigned; such a group never comes to exist.
+        return self._made(Consumer, {"group_id": group or f"headrace-cli-{uuid.uuid4()}", **settings})
+
+    def _made(self, kind: Callable[[dict[str, Any]], T], settings: Mapping[str, object]) -> T:
+        from confluent_kafka import KafkaException
+
+        config: dict[str, Any] = {
+            "bootstrap.servers": self.server,
+            "client.id": "headrace-cli",
+            "log_level": 0 if "debug" not in self._settings else 7,
+            "socket.connection.setup.timeout.ms": 3000,
+            **{name.replace("_", "."): value for name, value in settings.items()},
+            **self._settings,
+        }
+        try:
+            return kind(config)
+        except KafkaException as error:
+            raise CommandFailed(
+                f"the Kafka client does not take these settings: {error.args[0].str()}",
+                hint="-X takes the names and values of librdkafka's configuration",
+            ) from None
+
+    def answer(self, future: Future[T], doing: str) -> T:
+        """What the cluster answered; ``doing`` begins the sentence if it is an error."""
+        from confluent_kafka import KafkaException
+
+        try:
+            return future.result(REQUEST_TIMEOUT_S + 5)
+        except KafkaException as error:
+            raise failure(error.args[0], doing, self.server) from None
+        except TimeoutError:
+            raise CommandFailed(f"{doing}: {self.server} did not answer in {REQUEST_TIMEOUT_S:.0f} s.") from None
+
+    def topic_names(self) -> list[str]:
+        """Every topic, sorted."""
+        from confluent_kafka import KafkaException
+
+        try:
+            return sorted(self.admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics)
+        except KafkaException as error:
+            raise failure(error.args[0], "the topics could not be listed", self.server) from None
+
+    def describe(self, topics: Sequence[str]) -> list[TopicDescription]:
+        """Partitions, ids and so on of topics that must exist. Never creates one."""
+        from confluent_kafka import TopicCollection
+
+        if not topics:
+            return []
+        wanted = TopicCollection(list(topics))
+        found = self.admin.describe_topics(wanted, request_timeout=REQUEST_TIMEOUT_S)
+        return [self._existing(found[name], name) for name in topics]
+
+    def _existing(self, found: Future[T], topic: str) -> T:
+        from confluent_kafka import KafkaError, KafkaException
+
+        error = found.exception(REQUEST_TIMEOUT_S + 5)
+        if isinstance(error, KafkaException) and error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise CommandFailed(
+                f"there is no topic {topic!r}.", hint="`headrace topic list` shows the topics there are"
+            )
+        return self.answer(found, f"topic {topic!r} could not be described")
+
+    def partitions(self, topic: str) -> list[Partition]:
+        """Every partition of a topic that must exist."""
+        return sorted((topic, partition.id) for partition in self.describe([topic])[0].partitions)
+
+    def offsets(self, partitions: Iterable[Partition]) -> dict[Partition, PartitionOffsets]:
+        """Where partitions begin and end."""
+        wanted = list(partitions)
+        starts = self.resolve(Position(Relative.BEGINNING), wanted)
+        ends = self.resolve(Position(Relative.END), wanted)
+        return {partition: PartitionOffsets(starts[partition], ends[partition]) for partition in wanted}
+
+    def resolve(self, position: Position, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        """The offset of a position in each partition. What lies outside a partition is moved to its nearest end,
+        unless it lies beyond the end of all of them."""
+        from confluent_kafka.admin import OffsetSpec
+
+        if position.relative is Relative.BEGINNING:
+            return self._list_offsets(partitions, OffsetSpec.earliest())
+        if position.relative is Relative.END:
+            return self._list_offsets(partitions, OffsetSpec.latest())
+        bounds = self.offsets(partitions)
+        if position.relative is Relative.TIME:
+            found = self._list_offsets(partitions, OffsetSpec.for_timestamp(position.value))
+            return {p: bounds[p].end if offset < 0 else offset for p, offset in found.items()}
+        if position.relative is Relative.LAST:
+            return {p: max(b.start, b.end - position.value) for p, b in bounds.items()}
+        furthest = max((b.end for b in bounds.values()), default=0)
+        if position.value > furthest:
+            raise CommandFailed(
+                f"offset {position.value} is beyond the end of the log, which is {furthest}.",
+                hint="`headrace topic describe` shows where each partition begins and ends",
+            )
+        return {p: min(max(position.value, b.start), b.end) for p, b in bounds.items()}
+
+    def _list_offsets(self, partitions: Sequence[Partition], spec: Any) -> dict[Partition, int]:
+        from confluent_kafka import TopicPartition
+
+        if not partitions:
+            return {}
+        asked = {TopicPartition(topic, index): spec for topic, index in partitions}
+        found = self.admin.list_offsets(asked, request_timeout=REQUEST_TIMEOUT_S)
+        return {
+            (key.topic, key.partition): self.answer(
+                future, f"the offsets of {key.topic}[{key.partition}] could not be read"
+            ).offset
+            for key, future in found.items()
+        }
+
+
+def failure(error: KafkaError, doing: str, server: str) -> CommandFailed:
+    """A Kafka error as a sentence and a hint."""
+    name = error.name()
+    if name in ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE"):
+        return CommandFailed(
+            f"{doing}: {server} did not answer as a Kafka server.",
+            detail=error.str(),
+            hint="is that the right port? `headrace up` prints where it listens",
+        )
+    return CommandFailed(f"{doing}: {error.str().rstrip('.')} ({name.lstrip('_')}).", hint=_HINTS.get(name))
+
+
+def _ensure_reachable(server: str) -> None:
+    reasons = []
+    for address in server.split(","):
+        host, port = _host_and_port(address.strip())
+        try:
+            socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S).close()
+        except OSError as error:
+            reasons.append(f"{address}: {error.strerror or error}")
+        else:
+            return
+    raise CommandFailed(
+        f"no server answers at {server}.",
+        detail="; ".join(reasons),
+        hint="start one with `headrace up`, or say where it is with --server HOST:PORT or HEADRACE_SERVER",
+    )
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, colon, port = address.rpartition(":")
+    if not colon:
+        return address, 9092
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise CommandFailed(f"{address!r} is not HOST:PORT.", hint="say it like --server 127.0.0.1:9092")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,236 @@
+"""``headrace topic create|list|describe|alter|delete``."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.cluster import REQUEST_TIMEOUT_S, Cluster
+from headrace.cli.failures import Command, CommandFailed
+from headrace.cli.options import DEFAULT_SERVER, ClientSettings, Output, Server, name_values
+from headrace.cli.output import OutputFormat, print_json, print_line, print_table
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import TopicDescription
+
+__all__ = ["topic"]
+
+topic = typer.Typer(no_args_is_help=True, help="Create, list, describe, alter and delete topics.")
+
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=False)]
+Name = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", "-c", metavar="NAME=VALUE", help="A topic setting, with Kafka's name. Repeatable."),
+]
+
+
+@topic.command(cls=Command)
+def create(
+    names: Names,
+    partitions: Annotated[int | None, typer.Option("--partitions", "-p", min=1, help="Default: the server's.")] = None,
+    settings: Settings = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="A topic that exists is fine.")] = False,
+    server: Server = DEFAULT_SERVER,
+    client: ClientSettings = None,
+    output: Output = OutputFormat.text,
+) -> None:
+    """Create topics.
+
+    [bold]Examples[/bold]
+
+    \b
+    headrace topic create orders --partitions 4
+    headrace topic create customers --set cleanup.policy=compact
+    headrace topic create clicks views --set retention.ms=86400000 --if-not-exists
+    """
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.admin import NewTopic
+
+    cluster = Cluster(server, name_values(client, "-X"))
+    config = name_values(settings, "--set")
+    wanted = [NewTopic(name, partitions or -1, -1, config=config) for name in dict.fromkeys(names)]
+    made = cluster.admin.create_topics(wanted, operation_timeout=REQUEST_TIMEOUT_S, request_timeout=REQUEST_TIMEOUT_S)
+    results = []
+    for name, future in made.items():
+        created = True
+        try:
+            future.result()
+        except KafkaException as error:
+            if not (if_not_exists and error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS):
+                cluster.answer(future, f"topic {name!r} was not created")
+            created = False
+        results.append({"name": name, "created": created})
+    if output is OutputFormat.json:
+        print_json(results)
+    else:
+        for result in results:
+            print_line(f"{'Created' if result['created'] else 'Already there:'} topic {result['name']}")
+
+
+@topic.command("list", cls=Command)
+def list_topics(
+    internal: Annotated[
+        bool, typer.Option("--internal", "-i", help="Also the topics that the server keeps for itself.")
+    ] = False,
+    server: Server = DEFAULT_SERVER,
+    client: ClientSettings = None,
+    output: Output = OutputFormat.text,
+) -> None:
+    """List topics, with their partitions and how many offsets they hold."""
+    cluster = Cluster(server, name_values(client, "-X"))
+    topics = [found for found in cluster.describe(cluster.topic_names()) if internal or not _internal(found)]
+    offsets = cluster.offsets((found.name, partition.id) for found in topics for partition in found.partitions)
+    rows = [
+        {
+            "name": found.name,
+            "partitions": len(found.partitions),
+            "records": sum(offsets[found.name, p.id].end - offsets[found.name, p.id].start for p in found.partitions),
+            "internal": _internal(found),
+        }
+        for found in topics
+    ]
+    if output is OutputFormat.json:
+        print_json(rows)
+    else:
+        print_table(
+            ["topic", "partitions", "records"], [[row["name"], row["partitions"], row["records"]] for row in rows]
+        )
+
+
+@topic.command(cls=Command)
+def describe(
+    name: Name,
+    all_settings: Annotated[
+        bool, typer.Option("--all", "-a", help="Also the settings that have their default.")
+    ] = False,
+    server: Server = DEFAULT_SERVER,
+    client: ClientSettings = None,
+    output: Output = OutputFormat.text,
+) -> None:
+    """Show a topic's id, its settings, and where each partition begins and ends."""
+    cluster = Cluster(server, name_values(client, "-X"))
+    found = cluster.describe([name])[0]
+    offsets = cluster.offsets((name, partition.id) for partition in found.partitions)
+    partitions = [
+        {
+            "partition": partition.id,
+            "leader": partition.leader.id if partition.leader else None,
+            "start": offsets[name, partition.id].start,
+            "end": offsets[name, partition.id].end,
+            "records": offsets[name, partition.id].end - offsets[name, partition.id].start,
+        }
+        for partition in sorted(found.partitions, key=lambda partition: int(partition.id))
+    ]
+    settings = _settings_of(cluster, name)
+    shown = settings if all_settings else [setting for setting in settings if setting["source"] != "default"]
+    if output is OutputFormat.json:
+        about = {"name": name, "id": str(found.topic_id), "internal": _internal(found)}
+        print_json({**about, "partitions": partitions, "settings": shown})
+        return
+    print_line(f"topic {name}, id {found.topic_id}, {len(partitions)} partition{'s' * (len(partitions) != 1)}")
+    print_line()
+    print_table(list(partitions[0]) if partitions else ["partition"], [list(row.values()) for row in partitions])
+    print_line()
+    if shown:
+        print_table(["setting", "value", "source"], [list(row.values()) for row in shown])
+    else:
+        print_line("All settings have their default (--all shows them).")
+
+
+@topic.command(cls=Command)
+def alter(
+    name: Name,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", min=1, help="The new number; only more.")
+    ] = None,
+    settings: Settings = None,
+    unset: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Back to the default. Repeatable.")] = None,
+    server: Server = DEFAULT_SERVER,
+    client: ClientSettings = None,
+    output: Output = OutputFormat.text,
+) -> None:
+    """Change a topic's settings or add partitions. What is not named stays as it is.
+
+    [bold]Examples[/bold]
+
+    \b
+    headrace topic alter orders --set retention.ms=604800000
+    headrace topic alter orders --unset retention.ms --partitions 8
+
+    More partitions send old keys to new places: readers that rely on order by key should know.
+    """
+    config = name_values(settings, "--set")
+    if partitions is None and not config and not unset:
+        raise CommandFailed("nothing to change.", hint="say --set NAME=VALUE, --unset NAME or --partitions N")
+    cluster = Cluster(server, name_values(client, "-X"))
+    if config or unset:
+        _alter_settings(cluster, name, config, unset or [])
+    if partitions is not None:
+        from confluent_kafka.admin import NewPartitions
+
+        asked = cluster.admin.create_partitions([NewPartitions(name, partitions)], request_timeout=REQUEST_TIMEOUT_S)
+        cluster.answer(asked[name], f"topic {name!r} did not get {partitions} partitions")
+    if output is OutputFormat.json:
+        print_json({"name": name, "partitions": partitions, "set": config, "unset": unset or []})
+    else:
+        print_line(f"Altered topic {name}")
+
+
+@topic.command(cls=Command)
+def delete(
+    names: Names,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    server: Server = DEFAULT_SERVER,
+    client: ClientSettings = None,
+    output: Output = OutputFormat.text,
+) -> None:
+    """Delete topics and all they hold. Asks first when you are at a terminal."""
+    cluster = Cluster(server, name_values(client, "-X"))
+    wanted = list(dict.fromkeys(names))
+    if not yes and sys.stdin.isatty() and output is OutputFormat.text:
+        typer.confirm(f"Delete {', '.join(wanted)} and all records in them?", abort=True)
+    gone = cluster.admin.delete_topics(wanted, operation_timeout=REQUEST_TIMEOUT_S, request_timeout=REQUEST_TIMEOUT_S)
+    for name in wanted:
+        cluster.answer(gone[name], f"topic {name!r} was not deleted")
+    if output is OutputFormat.json:
+        print_json([{"name": name, "deleted": True} for name in wanted])
+    else:
+        for name in wanted:
+            print_line(f"Deleted topic {name}")
+
+
+def _internal(found: TopicDescription) -> bool:
+    return bool(found.is_internal) or found.name.startswith("__")
+
+
+def _settings_of(cluster: Cluster, name: str) -> list[dict[str, Any]]:
+    from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
+
+    resource = ConfigResource(ResourceType.TOPIC, name)
+    asked = cluster.admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)
+    entries = cluster.answer(asked[resource], f"the settings of topic {name!r} could not be read")
+    sources = {
+        ConfigSource.DYNAMIC_TOPIC_CONFIG.value: "topic",
+        ConfigSource.DEFAULT_CONFIG.value: "default",
+        ConfigSource.STATIC_BROKER_CONFIG.value: "server",
+        ConfigSource.DYNAMIC_BROKER_CONFIG.value: "server",
+        ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG.value: "server",
+    }
+    return [
+        {"name": entry.name, "value": entry.value, "source": sources.get(int(entry.source), "unknown")}
+        for entry in sorted(entries.values(), key=lambda entry: str(entry.name))
+    ]
+
+
+def _alter_settings(cluster: Cluster, name: str, config: dict[str, str], unset: list[str]) -> None:
+    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+    changes = [
+        ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in config.items()
+    ] + [ConfigEntry(key, None, incremental_operation=AlterConfigOpType.DELETE) for key in unset]
+    resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=changes)
+    asked = cluster.admin.incremental_alter_configs([resource], request_timeout=REQUEST_TIMEOUT_S)
+    cluster.answer(asked[resource], f"the settings of topic {name!r} were not changed")
