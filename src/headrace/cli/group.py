@@ -271,10 +271,18 @@ def _without_group(lag: Lag) -> dict[str, object]:
 
 
 def _print_lags(lags: Sequence[Lag], *, with_group: bool = False) -> None:
-    headers = ["group"] * with_group + ["topic", "partition", "committed", "end", "lag", "behind"]
-    rows = [
-        [lag.group] * with_group
-        + [lag.topic, lag.partition, lag.committed, lag.end, lag.lag, age(lag.lag_seconds) if lag.lag else "0s"]
-        for lag in lags
+    headers = ["group", "topic", "partition", "committed", "end", "lag", "behind"]
+    rows: list[list[object]] = [
+        [
+            one.group,
+            one.topic,
+            one.partition,
+            one.committed,
+            one.end,
+            one.lag,
+            age(one.lag_seconds) if one.lag else "0s",
+        ]
+        for one in lags
     ]
-    print_table(headers, rows)
+    first = 0 if with_group else 1
+    print_table(headers[first:], [row[first:] for row in rows])
