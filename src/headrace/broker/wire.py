@@ -42,6 +42,7 @@ _EMPTY: Final = {"string": "", "bytes": b"", "records": None, "uuid": NO_UUID, "
 
 class _Field(typing.NamedTuple):
     name: str
+    kio_name: str
     kafka_type: str
     nested: type | None
     array: bool
@@ -177,6 +178,7 @@ def _field(field: dataclasses.Field[Any], hint: Any) -> _Field:
     tag = field.metadata.get("tag")
     return _Field(
         name,
+        field.name,
         kafka_type,
         typing.cast("type | None", nested),
         array,
@@ -193,7 +195,9 @@ def _default(field: dataclasses.Field[Any], kafka_type: str, nested: Any, array:
             return round(given.total_seconds() * 1000)
         if kafka_type.startswith("datetime"):
             return round(given.timestamp() * 1000)
-        if kafka_type in ("string", "bytes", "uuid", "bool", "float64") or array or nested:
+        if nested and not array:
+            return Struct({inner.name: getattr(given, inner.kio_name) for inner in _fields(nested)})
+        if kafka_type in ("string", "bytes", "uuid", "bool", "float64") or array:
             return given
         return int(given)
     if given is None:
@@ -201,7 +205,7 @@ def _default(field: dataclasses.Field[Any], kafka_type: str, nested: Any, array:
     if array:
         return ()
     if nested:
-        return {inner.name: inner.default for inner in _fields(nested)}
+        return Struct({inner.name: inner.default for inner in _fields(nested)})
     return _EMPTY.get(kafka_type, 0)
 
 
