@@ -1,21 +1,25 @@
 //! `headrace._kernel`: what `src/headrace/_kernel.pyi` says, and nothing else.
 
+mod arrow;
 mod batches;
 mod buffer;
+mod compaction;
 mod errors;
 mod making;
 
-use pyo3::prelude::*;
-
-#[pymodule]
+#[pyo3::pymodule]
 mod _kernel {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use crate::arrow::{ArrowBatch, records_to_arrow};
     #[pymodule_export]
     use crate::batches::{
         check_batch, crc32c, find_timestamp, max_timestamp, records, scan, slice_batches,
         walk_records,
     };
+    #[pymodule_export]
+    use crate::compaction::{LatestOffsets, compact, drop_keys};
     #[pymodule_export]
     use crate::errors::BadBatch;
     #[pymodule_export]

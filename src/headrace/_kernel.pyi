@@ -2,11 +2,15 @@
 
 A *header* is a plain tuple in the order of ``headrace.log.batch.BatchHeader``. ``data`` is any contiguous buffer
 (bytes, bytearray, memoryview). Codecs: 0 none, 1 gzip, 2 snappy (xerial framing), 3 lz4 (frame), 4 zstd.
-No function trusts a length or a count that it reads; decompression stops at ``max_bytes``.
+No function trusts a length or a count that it reads. ``max_bytes`` bounds the decompressed bytes of each batch; beyond it
+is ``too_big``. Every batch that is looked into has its checksum checked first. A cut last batch is where reading functions
+(``records``, ``find_timestamp``, ``max_timestamp``, ``records_to_arrow``, ``slice_batches``) stop, and an error (``truncated``)
+for ``walk`` and for those that rewrite (``compact``, ``drop_keys``, ``recompress``) or stand for everything
+(``LatestOffsets.add``): cut the data at ``scan``'s end for these.
 """
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final, final
 
 from typing_extensions import Buffer
 
@@ -21,8 +25,10 @@ MAX_DECOMPRESSED: Final[int]
 """Default bound of decompressed bytes per batch (256 MiB)."""
 
 class BadBatch(ValueError):
-    """A batch that cannot be accepted. ``args[0]`` is a sentence, ``kind`` one of: ``truncated``, ``length``, ``magic``,
-    ``crc``, ``several``, ``count``, ``codec``, ``decompress``, ``too_big``, ``record``, ``null_key``."""
+    """A batch that cannot be accepted. ``args[0]`` is a sentence, ``kind`` one of: ``truncated`` (fewer bytes than it
+    says), ``length`` (smaller than a batch can be), ``magic``, ``crc``, ``several`` (bytes after the one batch),
+    ``count`` (the header's record count is not what is there), ``codec`` (unknown), ``decompress`` (broken compressed
+    data), ``too_big``, ``record`` (malformed), ``null_key``."""
 
     kind: str
 
@@ -56,18 +62,31 @@ def walk(data: Buffer, *, max_bytes: int = ...) -> None:
 def set_append_time(batch: bytearray | memoryview, timestamp: int) -> None:
     """Mark a batch as log-append-time: attribute bit 3, max timestamp, new checksum; in place."""
 
-def find_timestamp(data: Buffer, timestamp: int, start_offset: int = 0) -> tuple[int, int] | None:
-    """(offset, timestamp) of the first record at or after ``start_offset`` whose timestamp is >= ``timestamp``."""
+def find_timestamp(
+    data: Buffer, timestamp: int, start_offset: int = 0, *, max_bytes: int = ...
+) -> tuple[int, int] | None:
+    """(offset, timestamp) of the first record at or after ``start_offset`` whose timestamp is >= ``timestamp``. Batches
+    whose header says that all of theirs are smaller are skipped unread."""
 
-def max_timestamp(data: Buffer) -> tuple[int, int] | None:
-    """(offset, timestamp) of the first record with the largest timestamp."""
+def max_timestamp(data: Buffer, *, max_bytes: int = ...) -> tuple[int, int] | None:
+    """(offset, timestamp) of the first record with the largest timestamp, in the first batch whose header has the
+    largest."""
 
 def records(data: Buffer, *, max_bytes: int = ...) -> list[Record]:
-    """Every record of every whole batch as Python objects: for state topics and tools, not for hot paths."""
+    """Every record of every whole batch (control batches too) as Python objects: for state topics and tools, not for
+    hot paths. Header names that are not UTF-8 get replacement characters."""
 
-def records_to_arrow(data: Buffer, start_offset: int = 0, end_offset: int = ..., *, max_bytes: int = ...) -> Any:
-    """Data records (no control batches) with start_offset <= offset < end_offset as one Arrow record batch
-    (has ``__arrow_c_array__``): offset int64, timestamp timestamp[ms, UTC], key binary, value binary,
+@final
+class ArrowBatch:
+    """Columns of records, for any Arrow library: ``pyarrow.record_batch(this)`` takes it without a copy."""
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
+    def __len__(self) -> int: ...
+
+def records_to_arrow(
+    data: Buffer, start_offset: int = 0, end_offset: int = ..., *, max_bytes: int = ...
+) -> ArrowBatch:
+    """Data records (no control batches) with start_offset <= offset < end_offset as one Arrow record batch: offset int64, timestamp timestamp[ms, UTC], key binary, value binary,
     headers list<struct<key: string, value: binary>>. key and value use large offsets only when they must."""
 
 def build_batch(
@@ -83,7 +102,8 @@ def build_batch(
     transactional: bool = False,
     control: bool = False,
 ) -> bytearray:
-    """One batch of (timestamp, key, value, headers), offsets counted from ``base_offset``."""
+    """One batch of (timestamp, key, value, headers), offsets counted from ``base_offset``; at least one record. Levels:
+    gzip 1 to 9, zstd as zstd has them, lz4 1 to 17 (taken for Kafka's sake, without effect), snappy none."""
 
 def recompress(batch: Buffer, codec: int, level: int | None = None, *, max_bytes: int = ...) -> bytearray:
     """The same batch (header fields kept) with its records in another codec."""
@@ -92,9 +112,18 @@ class LatestOffsets:
     """The latest offset of every key, by a keyed 128-bit hash: what compaction builds in its first pass."""
 
     def __init__(self, max_keys: int) -> None: ...
-    def add(self, data: Buffer, end_offset: int, *, max_bytes: int = ...) -> int:
-        """Take in the data records of whole batches below ``end_offset``, in order; stops before a batch that would
-        exceed ``max_keys``. Returns the offset up to which (exclusive) everything is in."""
+    def add(
+        self,
+        data: Buffer,
+        end_offset: int,
+        *,
+        aborted: Iterable[tuple[int, int, int]] = (),
+        max_bytes: int = ...,
+    ) -> int:
+        """Take in the data records of batches below ``end_offset``, in order, except those of ``aborted`` transactions
+        (as for ``compact``: their records must not replace committed ones). Stops before a batch that reaches
+        ``end_offset``, or whose new keys would exceed ``max_keys``. Returns the offset up to which (exclusive)
+        everything is in: the first batch's own base offset if that was not taken, ``end_offset`` if there is no batch."""
 
     def __len__(self) -> int: ...
 
@@ -104,11 +133,11 @@ def compact(
     *,
     now_ms: int,
     delete_retention_ms: int,
-    keep_empty: Collection[int] = (),
-    aborted: Sequence[tuple[int, int, int]] = (),
+    keep_empty: Iterable[int] = (),
+    aborted: Iterable[tuple[int, int, int]] = (),
     max_bytes: int = ...,
 ) -> tuple[bytearray, int, int]:
-    """Rewrite whole batches without the records that a later one of the same key replaces.
+    """Rewrite batches without the records that a later one of the same key replaces.
 
     A record stays if its key is absent from ``latest`` or its offset is >= the latest offset there; records without a
     key are dropped. A tombstone (null value) stays until its batch's delete horizon: a batch with tombstones and
@@ -119,5 +148,5 @@ def compact(
     with their own codec, and keep base offset, last offset delta, producer fields.
     Returns (bytes, records kept, records dropped)."""
 
-def drop_keys(data: Buffer, keys: Collection[bytes], *, max_bytes: int = ...) -> tuple[bytearray, int]:
+def drop_keys(data: Buffer, keys: Iterable[bytes], *, max_bytes: int = ...) -> tuple[bytearray, int]:
     """Remove for good the records of these keys; emptied batches stay with count 0. Returns (bytes, dropped)."""

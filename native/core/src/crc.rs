@@ -1,20 +1,14 @@
 //! CRC-32C (Castagnoli), with the processor's own instructions where there are any.
 
-use crc_fast::{CrcAlgorithm, Digest};
-
 /// The checksum of `data`.
+#[inline]
 pub fn crc32c(data: &[u8]) -> u32 {
-    crc_fast::crc32_iscsi(data)
+    crc32c::crc32c(data)
 }
 
 /// The checksum of what `value` is the checksum of, followed by `data`.
 pub fn crc32c_from(value: u32, data: &[u8]) -> u32 {
-    if value == 0 {
-        return crc32c(data);
-    }
-    let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!value));
-    digest.update(data);
-    digest.finalize() as u32
+    crc32c::crc32c_append(value, data)
 }
 
 #[cfg(test)]
