@@ -2,11 +2,11 @@
 
 A *header* is a plain tuple in the order of ``headrace.log.batch.BatchHeader``. ``data`` is any contiguous buffer
 (bytes, bytearray, memoryview). Codecs: 0 none, 1 gzip, 2 snappy (xerial framing), 3 lz4 (frame), 4 zstd.
-No function trusts a length or a count that it reads. ``max_bytes`` bounds the decompressed bytes of each batch; beyond it
-is ``too_big``. Every batch that is looked into has its checksum checked first. A cut last batch is where reading functions
-(``records``, ``find_timestamp``, ``max_timestamp``, ``records_to_arrow``, ``slice_batches``) stop, and an error (``truncated``)
-for ``walk`` and for those that rewrite (``compact``, ``drop_keys``, ``recompress``) or stand for everything
-(``LatestOffsets.add``): cut the data at ``scan``'s end for these.
+No function trusts a length or a count that it reads. ``max_bytes`` bounds the decompressed bytes of each batch;
+beyond it is ``too_big``. Every batch that is looked into has its checksum checked first. A cut last batch is where
+reading functions (``records``, ``find_timestamp``, ``max_timestamp``, ``records_to_arrow``, ``slice_batches``) stop,
+and an error (``truncated``) for ``walk`` and for those that rewrite (``compact``, ``drop_keys``, ``recompress``) or
+stand for everything (``LatestOffsets.add``): cut the data at ``scan``'s end for these.
 """
 
 from collections.abc import Iterable, Sequence
@@ -83,11 +83,10 @@ class ArrowBatch:
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
     def __len__(self) -> int: ...
 
-def records_to_arrow(
-    data: Buffer, start_offset: int = 0, end_offset: int = ..., *, max_bytes: int = ...
-) -> ArrowBatch:
-    """Data records (no control batches) with start_offset <= offset < end_offset as one Arrow record batch: offset int64, timestamp timestamp[ms, UTC], key binary, value binary,
-    headers list<struct<key: string, value: binary>>. key and value use large offsets only when they must."""
+def records_to_arrow(data: Buffer, start_offset: int = 0, end_offset: int = ..., *, max_bytes: int = ...) -> ArrowBatch:
+    """Data records (no control batches) with start_offset <= offset < end_offset as one Arrow record batch: offset int64,
+    timestamp timestamp[ms, UTC], key binary, value binary, headers list<struct<key: string, value: binary>>. key and
+    value use large offsets only when they must."""
 
 def build_batch(
     records: Iterable[tuple[int, bytes | None, bytes | None, Sequence[RecordHeader]]],
@@ -120,10 +119,11 @@ class LatestOffsets:
         aborted: Iterable[tuple[int, int, int]] = (),
         max_bytes: int = ...,
     ) -> int:
-        """Take in the data records of batches below ``end_offset``, in order, except those of ``aborted`` transactions
-        (as for ``compact``: their records must not replace committed ones). Stops before a batch that reaches
+        """Take in the data records of batches below ``end_offset``, in order, except those of ``aborted`` transactions (as
+        for ``compact``: their records must not replace committed ones). Stops before a batch that reaches
         ``end_offset``, or whose new keys would exceed ``max_keys``. Returns the offset up to which (exclusive)
-        everything is in: the first batch's own base offset if that was not taken, ``end_offset`` if there is no batch."""
+        everything is in: the first batch's own base offset if that was not taken, ``end_offset`` if there is no
+        batch."""
 
     def __len__(self) -> int: ...
 
@@ -139,13 +139,13 @@ def compact(
 ) -> tuple[bytearray, int, int]:
     """Rewrite batches without the records that a later one of the same key replaces.
 
-    A record stays if its key is absent from ``latest`` or its offset is >= the latest offset there; records without a
-    key are dropped. A tombstone (null value) stays until its batch's delete horizon: a batch with tombstones and
-    no horizon yet gets ``now_ms + delete_retention_ms`` (attribute bit 6, base timestamp = horizon, deltas adjusted).
-    Control batches stay (until their own horizon, when they carry one). Batches of ``aborted`` transactions
-    (producer id, first offset, last offset) are dropped. A batch left empty is dropped, unless its last offset is in
-    ``keep_empty``: then its header stays with count 0. Untouched batches are copied byte for byte; others are recompressed
-    with their own codec, and keep base offset, last offset delta, producer fields.
+    A record stays if its key is absent from ``latest`` or its offset is >= the latest offset there; records without a key
+    are dropped. A tombstone (null value) stays until its batch's delete horizon: a batch with tombstones and no
+    horizon yet gets ``now_ms + delete_retention_ms`` (attribute bit 6, base timestamp = horizon, deltas adjusted).
+    Control batches stay (until their own horizon, when they carry one). Batches of ``aborted`` transactions (producer
+    id, first offset, last offset) are dropped. A batch left empty is dropped, unless its last offset is in
+    ``keep_empty``: then its header stays with count 0. Untouched batches are copied byte for byte; others are
+    recompressed with their own codec, and keep base offset, last offset delta, producer fields.
     Returns (bytes, records kept, records dropped)."""
 
 def drop_keys(data: Buffer, keys: Iterable[bytes], *, max_bytes: int = ...) -> tuple[bytearray, int]:
