@@ -6,7 +6,8 @@ file, so that it is written as it is; its file covers a *prefix* of the segment 
 ::
 
     magic           4 bytes   b"HRX1"
-    crc             u32       CRC-32C of all that follows
+    cover crc       u32       CRC-32C of the cover, the four fields after the next
+    body crc        u32       CRC-32C of entries and aborted
     covered bytes   i64       length of the prefix of the segment
     end offset      i64       offset after the last batch of that prefix
     max timestamp   i64       largest timestamp in it, -1 if none
@@ -14,8 +15,8 @@ file, so that it is written as it is; its file covers a *prefix* of the segment 
     entries         16 bytes each: offset - base offset (u32), position (u32), largest timestamp before it (i64)
     aborted         32 bytes each: producer id, first offset, last offset, last stable offset (i64 each)
 
-Because the file is only written once its prefix was synced, a bad batch inside the prefix is damage, and one after it is
-the torn end of a write that nobody was promised.
+Because the file is only written once its prefix was synced, a bad batch inside the prefix is damage, and one after it
+is the torn end of a write that nobody was promised.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from typing import NamedTuple
 from headrace import _kernel
 from headrace.log.files import Files
 
-__all__ = ["AbortedTransaction", "IndexFile", "SegmentIndex"]
+__all__ = ["AbortedTransaction", "Cover", "SegmentIndex", "read_cover", "read_index", "write_index"]
 
 _MAGIC = b"HRX1"
-_HEAD = struct.Struct(">4sI")
+_HEAD = struct.Struct(">4sII")
 _COVER = struct.Struct(">qqqi")
 _ENTRY = struct.Struct(">IIq")
 _ABORTED = struct.Struct(">qqqq")
@@ -46,13 +47,13 @@ class AbortedTransaction(NamedTuple):
     last_stable_offset: int
 
 
-class IndexFile(NamedTuple):
-    """What an index file says about its segment."""
+class Cover(NamedTuple):
+    """The prefix of the segment that an index file speaks of."""
 
-    index: SegmentIndex
     covered_bytes: int
     end_offset: int
     max_timestamp: int
+    aborted_count: int
 
 
 class SegmentIndex:
@@ -60,7 +61,9 @@ class SegmentIndex:
 
     __slots__ = ("_entries", "aborted", "base_offset")
 
-    def __init__(self, base_offset: int, entries: bytes | bytearray = b"", aborted: tuple[AbortedTransaction, ...] = ()):
+    def __init__(
+        self, base_offset: int, entries: bytes | bytearray = b"", aborted: tuple[AbortedTransaction, ...] = ()
+    ):
         self.base_offset = base_offset
         self.aborted = list(aborted)
         self._entries = bytearray(entries)
@@ -96,41 +99,11 @@ class SegmentIndex:
             del self._entries[-_ENTRY.size :]
         self.aborted = [a for a in self.aborted if a.last_offset < end_offset]
 
-    def write(self, files: Files, path: Path, *, covered_bytes: int, end_offset: int, max_timestamp: int) -> None:
-        """Write the index file; the segment's bytes up to ``covered_bytes`` must be on disk."""
-        body = b"".join(
-            (
-                _COVER.pack(covered_bytes, end_offset, max_timestamp, len(self.aborted)),
-                self._entries,
-                *(_ABORTED.pack(*a) for a in self.aborted),
-            )
-        )
-        fresh = path.with_name(path.name + ".new")
-        file = files.open(fresh, create=True)
-        try:
-            file.write(0, _HEAD.pack(_MAGIC, _kernel.crc32c(body)) + body)
-            file.sync()
-        finally:
-            file.close()
-        files.rename(fresh, path)
-
-    @staticmethod
-    def read(files: Files, path: Path, base_offset: int) -> IndexFile | None:
-        """The index of this file; None if there is none or it is damaged (it can be made again from the segment)."""
-        try:
-            data = files.read(path)
-        except FileNotFoundError:
-            return None
-        if len(data) < _HEAD.size + _COVER.size:
-            return None
-        magic, crc = _HEAD.unpack_from(data)
-        if magic != _MAGIC or _kernel.crc32c(memoryview(data)[_HEAD.size :]) != crc:
-            return None
-        covered, end_offset, max_timestamp, count = _COVER.unpack_from(data, _HEAD.size)
-        split = len(data) - count * _ABORTED.size
-        entries = data[_HEAD.size + _COVER.size : split]
-        aborted = tuple(AbortedTransaction(*a) for a in _ABORTED.iter_unpack(data[split:]))
-        return IndexFile(SegmentIndex(base_offset, entries, aborted), covered, end_offset, max_timestamp)
+    def encode(self, covered_bytes: int, end_offset: int, max_timestamp: int) -> bytes:
+        """The bytes of the index file."""
+        cover = _COVER.pack(covered_bytes, end_offset, max_timestamp, len(self.aborted))
+        body = b"".join((self._entries, *(_ABORTED.pack(*a) for a in self.aborted)))
+        return _HEAD.pack(_MAGIC, _kernel.crc32c(cover), _kernel.crc32c(body)) + cover + body
 
     def _position_before(self, is_before: Callable[[tuple[int, int, int]], bool]) -> int:
         entries, low, high = self._entries, 0, len(self)
@@ -142,3 +115,56 @@ class SegmentIndex:
             else:
                 high = middle
         return int(_ENTRY.unpack_from(entries, (low - 1) * _ENTRY.size)[1]) if low else 0
+
+
+def write_index(files: Files, path: Path, encoded: bytes) -> None:
+    """Replace the index file; the segment's covered bytes must be on disk already."""
+    fresh = path.with_name(path.name + ".new")
+    file = files.open(fresh, create=True)
+    try:
+        file.write(0, encoded)
+        file.sync()
+    finally:
+        file.close()
+    files.rename(fresh, path)
+
+
+def read_cover(files: Files, path: Path) -> Cover | None:
+    """What the index file covers, without reading all of it; None if there is none or it is damaged."""
+    try:
+        file = files.open(path)
+    except FileNotFoundError:
+        return None
+    try:
+        return _decode_cover(file.read(0, _HEAD.size + _COVER.size))
+    finally:
+        file.close()
+
+
+def read_index(files: Files, path: Path, base_offset: int) -> tuple[SegmentIndex, Cover] | None:
+    """The index; None if there is none or it is damaged (it can be made again from the segment)."""
+    try:
+        data = files.read(path)
+    except FileNotFoundError:
+        return None
+    cover = _decode_cover(data)
+    if cover is None:
+        return None
+    body = memoryview(data)[_HEAD.size + _COVER.size :]
+    if _kernel.crc32c(body) != _HEAD.unpack_from(data)[2]:
+        return None
+    split = len(body) - cover.aborted_count * _ABORTED.size
+    if split < 0 or split % _ENTRY.size:
+        return None
+    aborted = tuple(AbortedTransaction(*a) for a in _ABORTED.iter_unpack(body[split:]))
+    return SegmentIndex(base_offset, bytes(body[:split]), aborted), cover
+
+
+def _decode_cover(data: bytes) -> Cover | None:
+    if len(data) < _HEAD.size + _COVER.size:
+        return None
+    magic, crc, _ = _HEAD.unpack_from(data)
+    cover = data[_HEAD.size : _HEAD.size + _COVER.size]
+    if magic != _MAGIC or _kernel.crc32c(cover) != crc:
+        return None
+    return Cover(*_COVER.unpack(cover))

@@ -1,0 +1,151 @@
+"""What a partition needs now and then: checkpoints, retention, compaction, the removal of old files.
+
+A job is made on the owner's thread, ``run`` may be called on any thread (it does the slow part and touches only what it
+was given), and then ``finish`` on the owner's thread makes the result part of the partition. One job at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from headrace.log.archive import archive_segment
+from headrace.log.compaction import plan_compaction
+from headrace.log.files import Files
+from headrace.log.partition import PartitionLog
+from headrace.log.producer_state import write_snapshot
+from headrace.log.retention import expired_segments
+from headrace.log.segment import Segment
+
+__all__ = ["CheckpointJob", "Job", "RetentionJob", "Trash", "partition_jobs"]
+
+_logger = logging.getLogger(__name__)
+
+CHECKPOINT_INTERVAL_MS = 60_000
+PRODUCER_EXPIRATION_MS = 86_400_000
+
+
+class Job(Protocol):
+    """Something slow to do for a partition."""
+
+    partition: PartitionLog
+
+    def run(self) -> None:
+        """The slow part, on any thread."""
+        ...
+
+    def finish(self) -> None:
+        """Take over the result, on the owner's thread."""
+        ...
+
+
+class CheckpointJob:
+    """Sync a partition and write its indexes, producers and checkpoint, so that the next open has less to scan."""
+
+    def __init__(self, partition: PartitionLog) -> None:
+        self.partition = partition
+        self._sync = partition.start_sync()
+        self._end_offset = partition.end_offset
+        self._producers = partition.producer_state.encode(partition.end_offset)
+        self._indexes = [
+            (s, s.encode_index(), s.size, s.end_offset) for s in partition.segments if s.indexed_size != s.size
+        ]
+
+    def run(self) -> None:
+        """Write and sync."""
+        place = self.partition.place
+        if self._sync is not None:
+            self._sync.run()
+        for segment, encoded, size, _ in self._indexes:
+            segment.write_index(encoded, size)
+        write_snapshot(place.files, place.folder / "producers", self._producers)
+        self.partition.write_checkpoint()
+
+    def finish(self) -> None:
+        """Note what is on disk now."""
+        partition = self.partition
+        if self._sync is not None:
+            partition.finish_sync(self._sync)
+        partition.checkpointed_offset = self._end_offset
+        partition.checkpointed_ms = partition.place.clock.now_ms()
+        for segment in partition.segments:
+            segment.rest()
+
+
+class Trash:
+    """Files that are to be removed after a while, for readers of other processes that still have their names."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._waiting: list[tuple[int, Path]] = []
+
+    def throw(self, path: Path, when_ms: int) -> None:
+        """Rename a file out of the way now, and remove it later."""
+        aside = path.with_name(path.name + ".deleted")
+        try:
+            self._files.rename(path, aside)
+        except FileNotFoundError:
+            return
+        self._waiting.append((when_ms, aside))
+
+    def empty(self, now_ms: int) -> None:
+        """Remove what has waited long enough."""
+        due = [path for when, path in self._waiting if when <= now_ms]
+        self._waiting = [(when, path) for when, path in self._waiting if when > now_ms]
+        for path in due:
+            self._files.remove(path)
+
+
+class RetentionJob:
+    """Archive expired segments where the topic says so, then delete them."""
+
+    def __init__(self, partition: PartitionLog, expired: list[Segment], trash: Trash) -> None:
+        self.partition = partition
+        self._expired = expired
+        self._trash = trash
+        self._archive = partition.config.archive_path
+
+    def run(self) -> None:
+        """Copy to the archive."""
+        if self._archive:
+            for segment in self._expired:
+                archive_segment(self.partition, segment, Path(self._archive))
+
+    def finish(self) -> None:
+        """Move the log start, then delete."""
+        partition = self.partition
+        following = partition.segments[len(self._expired)]
+        if following.base_offset > partition.log_start:
+            partition.move_log_start(following.base_offset)
+        partition.replace_segments(self._expired, [])
+        when = partition.place.clock.now_ms() + partition.config.file_delete_delay_ms
+        for segment in self._expired:
+            segment.close()
+            self._trash.throw(segment.index_path, when)
+            self._trash.throw(segment.path, when)
+
+
+def partition_jobs(partition: PartitionLog, trash: Trash) -> Iterator[Job]:
+    """What is due for this partition; finish each job before asking for the next."""
+    now = partition.place.clock.now_ms()
+    partition.producer_state.expire(now - PRODUCER_EXPIRATION_MS)
+    partition.maybe_roll_by_time()
+    if _is_checkpoint_due(partition, now):
+        yield CheckpointJob(partition)
+    expired = expired_segments(partition, now)
+    if expired:
+        yield RetentionJob(partition, expired, trash)
+    if partition.config.compact:
+        compaction = plan_compaction(partition, now)
+        if compaction is not None:
+            yield compaction
+
+
+def _is_checkpoint_due(partition: PartitionLog, now_ms: int) -> bool:
+    if partition.failed or partition.checkpointed_offset == partition.end_offset:
+        return False
+    rolled = any(s.indexed_size != s.size for s in partition.segments[:-1])
+    unsynced_ms = now_ms - partition.checkpointed_ms
+    return rolled or not 0 <= unsynced_ms < min(CHECKPOINT_INTERVAL_MS, partition.config.flush_ms)

@@ -1,0 +1,391 @@
+"""The data folder: topics, their settings and their partitions.
+
+::
+
+    DATA/
+      node                     a checked file: format, cluster id, node id, leader epoch, stopped cleanly or not
+      producer-ids             a checked file: the next producer id that was never given out
+      lock                     held by the one process that owns the folder
+      topics/NAME/topic        a checked file: id, partitions, settings
+      topics/NAME/0/           a partition (see partition.py)
+      topics/~deleted-ID/      a topic on its way out
+
+The leader epoch grows by one whenever the last process did not stop cleanly: records written with acks=1 may then be
+gone with the machine's page cache, and clients can ask where an epoch ended.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID, uuid4
+
+from headrace.clock import Clock, SystemClock
+from headrace.errors import (
+    FolderTooNew,
+    InvalidPartitions,
+    InvalidTopicName,
+    StorageError,
+    TopicExists,
+    UnknownTopic,
+    UnknownTopicId,
+)
+from headrace.log.checked_file import DamagedFile, read_checked, write_checked
+from headrace.log.files import DiskFiles, Files, Lock
+from headrace.log.maintenance import CheckpointJob, Job, Trash, partition_jobs
+from headrace.log.partition import PartitionLog, PartitionPlace, storage_error
+from headrace.log.recovery import open_partition
+from headrace.log.segment import OpenFiles
+from headrace.log.topic_config import TopicConfig
+
+__all__ = ["FORMAT", "LogStore", "Topic", "ensure_topic_name"]
+
+_logger = logging.getLogger(__name__)
+
+FORMAT = 1
+"""The format of the data folder that this version writes."""
+
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_PRODUCER_ID_BLOCK = 1000
+_DELETED = "~deleted-"
+_CREATING = "~creating-"
+
+
+def ensure_topic_name(name: str) -> None:
+    """Raise InvalidTopicName unless a topic may have this name."""
+    if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
+        shown = name if len(name) <= 60 else f"{name[:60]}..."
+        raise InvalidTopicName(
+            f"{shown!r} is not a topic name.",
+            hint="Use 1 to 249 letters, digits, dots, underscores and hyphens.",
+        )
+
+
+@dataclass(slots=True)
+class Topic:
+    """A topic: a name, an id that no other topic ever had, settings and partitions."""
+
+    name: str
+    id: UUID
+    internal: bool
+    partitions: list[PartitionLog]
+    overrides: dict[str, str]
+    config: TopicConfig
+    created_ms: int
+
+
+class LogStore:
+    """All topics of one data folder; one process at a time owns it."""
+
+    def __init__(self, path: Path, files: Files, clock: Clock, defaults: Mapping[str, str]) -> None:
+        self.path = path
+        self.clock = clock
+        self.defaults = dict(defaults)
+        self.topics: dict[str, Topic] = {}
+        self.cluster_id = ""
+        self.node_id = 1
+        self.leader_epoch = 0
+        self._files = files
+        self._open_files = OpenFiles()
+        self._by_id: dict[UUID, Topic] = {}
+        self._trash = Trash(files)
+        self._next_producer_id = self._producer_ids_end = 0
+        self._deleting: list[Path] = []
+        self._lock: Lock | None = None
+        self.on_sync_wanted: Callable[[PartitionLog], None] | None = None
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        *,
+        files: Files | None = None,
+        clock: Clock | None = None,
+        defaults: Mapping[str, str] | None = None,
+    ) -> LogStore:
+        """Take the folder, recover what is in it, and own it until ``close``."""
+        store = cls(path, files or DiskFiles(), clock or SystemClock(), defaults or {})
+        store._files.make_folder(path / "topics")
+        store._lock = store._files.lock(path / "lock")
+        try:
+            store._read_node()
+            store._read_topics()
+            store._read_producer_ids()
+        except BaseException:
+            store._release()
+            raise
+        return store
+
+    # Topics ----------------------------------------------------------------------------------------------------
+
+    def topic(self, name: str) -> Topic:
+        """The topic of this name, or UnknownTopic."""
+        try:
+            return self.topics[name]
+        except KeyError:
+            raise UnknownTopic(f"there is no topic {name!r}.") from None
+
+    def topic_by_id(self, topic_id: UUID) -> Topic:
+        """The topic of this id, or UnknownTopicId."""
+        try:
+            return self._by_id[topic_id]
+        except KeyError:
+            raise UnknownTopicId(f"there is no topic with id {topic_id}.") from None
+
+    def partition(self, name: str, index: int) -> PartitionLog:
+        """A partition, or UnknownTopic."""
+        topic = self.topic(name)
+        if not 0 <= index < len(topic.partitions):
+            raise UnknownTopic(f"topic {name!r} has {len(topic.partitions)} partitions, not {index + 1}.")
+        return topic.partitions[index]
+
+    def check_new_topic(self, name: str, partitions: int, overrides: Mapping[str, str]) -> TopicConfig:
+        """Raise what creating this topic would raise, without creating it; its settings."""
+        ensure_topic_name(name)
+        if name in self.topics:
+            raise TopicExists(f"topic {name!r} already exists.")
+        alike = name.replace(".", "_")
+        if "." in name or "_" in name:
+            for other in self.topics:
+                if other.replace(".", "_") == alike:
+                    raise InvalidTopicName(
+                        f"topic {name!r} would clash with {other!r}: '.' and '_' count as the same in metric names."
+                    )
+        if partitions < 1:
+            raise InvalidPartitions(f"a topic needs at least one partition, not {partitions}.")
+        return TopicConfig.parse(overrides, self.defaults)
+
+    def create_topic(
+        self, name: str, partitions: int, overrides: Mapping[str, str] | None = None, *, internal: bool = False
+    ) -> Topic:
+        """Make a topic; it is on disk when this returns."""
+        overrides = dict(overrides or {})
+        config = self.check_new_topic(name, partitions, overrides)
+        topic = Topic(name, uuid4(), internal, [], overrides, config, self.clock.now_ms())
+        folder = self._folder(name)
+        if self._files.exists(folder):
+            raise StorageError(
+                f"the folder {folder} exists, but its topic could not be read.", hint="See the log of the start-up."
+            )
+        building = self.path / "topics" / f"{_CREATING}{topic.id}"
+        try:
+            for index in range(partitions):
+                self._files.make_folder(building / str(index))
+            self._write_topic(topic, building, partitions)
+            self._files.rename(building, folder)
+            self._files.sync_folder(folder.parent)
+        except OSError as error:
+            self._files.remove_folder(building)
+            raise storage_error(error, f"topic {name!r}") from error
+        self._open_partitions(topic, partitions)
+        self._register(topic)
+        return topic
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic; it is gone for good when this returns, its files a little later."""
+        topic = self.topic(name)
+        aside = self.path / "topics" / f"{_DELETED}{topic.id}"
+        try:
+            self._files.rename(self._folder(name), aside)
+            self._files.sync_folder(aside.parent)
+        except OSError as error:
+            raise storage_error(error, f"topic {name!r}") from error
+        del self.topics[name], self._by_id[topic.id]
+        for partition in topic.partitions:
+            partition.deleted = True
+            partition.close()
+            partition.notify()
+        self._deleting.append(aside)
+
+    def add_partitions(self, name: str, total: int) -> None:
+        """Give a topic more partitions, ``total`` in all."""
+        topic = self.topic(name)
+        if total <= len(topic.partitions):
+            raise InvalidPartitions(
+                f"topic {name!r} has {len(topic.partitions)} partitions; it can only get more, not {total}."
+            )
+        folder = self._folder(name)
+        try:
+            for index in range(len(topic.partitions), total):
+                self._files.make_folder(folder / str(index))
+            self._write_topic(topic, folder, total)
+        except OSError as error:
+            raise storage_error(error, f"topic {name!r}") from error
+        self._open_partitions(topic, total)
+
+    def set_overrides(self, name: str, overrides: Mapping[str, str]) -> None:
+        """Replace a topic's own settings by these."""
+        topic = self.topic(name)
+        config = TopicConfig.parse(overrides, self.defaults)
+        before, topic.overrides = topic.overrides, dict(overrides)
+        try:
+            self._write_topic(topic, self._folder(name), len(topic.partitions))
+        except OSError as error:
+            topic.overrides = before
+            raise storage_error(error, f"topic {name!r}") from error
+        topic.config = config
+        for partition in topic.partitions:
+            partition.config = config
+
+    # Producer ids ----------------------------------------------------------------------------------------------
+
+    def new_producer_id(self) -> int:
+        """A producer id that was never given out."""
+        if self._next_producer_id == self._producer_ids_end:
+            end = self._producer_ids_end + _PRODUCER_ID_BLOCK
+            try:
+                write_checked(self._files, self.path / "producer-ids", str(end).encode(), keep_previous=True)
+            except OSError as error:
+                raise storage_error(error, "producer ids") from error
+            self._producer_ids_end = end
+        self._next_producer_id += 1
+        return self._next_producer_id - 1
+
+    # Maintenance and the end -----------------------------------------------------------------------------------
+
+    def jobs(self) -> Iterator[Job]:
+        """What is due; run and finish each job before asking for the next."""
+        self._trash.empty(self.clock.now_ms())
+        for topic in list(self.topics.values()):
+            for partition in topic.partitions:
+                if not partition.deleted:
+                    yield from partition_jobs(partition, self._trash)
+
+    def remove_deleted(self) -> None:
+        """Remove the files of deleted topics; may be called on any thread."""
+        while self._deleting:
+            self._files.remove_folder(self._deleting.pop())
+
+    def close(self) -> None:
+        """Sync and checkpoint everything, note the clean stop and let the folder go."""
+        clean = True
+        for topic in self.topics.values():
+            for partition in topic.partitions:
+                clean &= self._close_partition(partition)
+        self.remove_deleted()
+        if clean:
+            self._write_node(clean=True)
+        self._release()
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def _close_partition(self, partition: PartitionLog) -> bool:
+        try:
+            if not partition.failed and partition.checkpointed_offset != partition.end_offset:
+                job = CheckpointJob(partition)
+                job.run()
+                job.finish()
+        except OSError as error:
+            _logger.error("partition %s could not be saved: %s", partition.name, error)
+            return False
+        finally:
+            partition.close()
+        return partition.failed is None
+
+    # Reading the folder ----------------------------------------------------------------------------------------
+
+    def _read_node(self) -> None:
+        payload = read_checked(self._files, self.path / "node")
+        if payload is None:
+            self.cluster_id = _new_cluster_id()
+        else:
+            node = json.loads(payload)
+            if node["format"] > FORMAT:
+                raise FolderTooNew(
+                    f"the data folder {self.path} has format {node['format']}, this version knows up to {FORMAT}.",
+                    hint="Upgrade Headrace, or choose another folder with --data.",
+                )
+            self.cluster_id, self.node_id = node["cluster_id"], node["node_id"]
+            self.leader_epoch = node["leader_epoch"] + (0 if node["clean"] else 1)
+        self._write_node(clean=False)
+
+    def _write_node(self, *, clean: bool) -> None:
+        node = {
+            "format": FORMAT,
+            "cluster_id": self.cluster_id,
+            "node_id": self.node_id,
+            "leader_epoch": self.leader_epoch,
+            "clean": clean,
+        }
+        write_checked(self._files, self.path / "node", json.dumps(node).encode(), keep_previous=True)
+
+    def _read_producer_ids(self) -> None:
+        payload = read_checked(self._files, self.path / "producer-ids")
+        self._next_producer_id = self._producer_ids_end = int(payload) if payload else 0
+
+    def _read_topics(self) -> None:
+        folder = self.path / "topics"
+        for name in self._files.names(folder):
+            if name.startswith(_CREATING):
+                self._files.remove_folder(folder / name)
+            elif name.startswith(_DELETED):
+                self._deleting.append(folder / name)
+            else:
+                self._read_topic(name)
+
+    def _read_topic(self, name: str) -> None:
+        try:
+            payload = read_checked(self._files, self._folder(name) / "topic")
+        except DamagedFile as damaged:
+            payload = None
+            _logger.error("%s", damaged)
+        if payload is None:
+            _logger.error("topic %r cannot be served: its settings are lost; its data is kept", name)
+            return
+        fields = json.loads(payload)
+        config = TopicConfig.parse(fields["overrides"], self.defaults)
+        topic = Topic(
+            name, UUID(fields["id"]), fields["internal"], [], fields["overrides"], config, fields["created_ms"]
+        )
+        self._open_partitions(topic, fields["partitions"])
+        self._register(topic)
+
+    def _write_topic(self, topic: Topic, folder: Path, partitions: int) -> None:
+        fields = {
+            "id": str(topic.id),
+            "internal": topic.internal,
+            "partitions": partitions,
+            "overrides": topic.overrides,
+            "created_ms": topic.created_ms,
+        }
+        write_checked(self._files, folder / "topic", json.dumps(fields).encode(), keep_previous=True)
+
+    def _open_partitions(self, topic: Topic, total: int) -> None:
+        for index in range(len(topic.partitions), total):
+            place = PartitionPlace(
+                topic.name,
+                topic.id,
+                index,
+                self._folder(topic.name) / str(index),
+                self._files,
+                self.clock,
+                self._open_files,
+            )
+            partition = open_partition(place, topic.config, self.leader_epoch)
+            partition.sync_wanted = self.sync_wanted
+            topic.partitions.append(partition)
+
+    def sync_wanted(self, partition: PartitionLog) -> None:
+        """A partition has reached ``flush.messages``; whoever runs the group commit listens here."""
+        if self.on_sync_wanted is not None:
+            self.on_sync_wanted(partition)
+
+    def _register(self, topic: Topic) -> None:
+        self.topics[topic.name] = topic
+        self._by_id[topic.id] = topic
+
+    def _folder(self, name: str) -> Path:
+        return self.path / "topics" / name
+
+
+def _new_cluster_id() -> str:
+    """22 characters of URL-safe base 64, as Kafka's are."""
+    return base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
