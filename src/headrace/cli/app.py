@@ -10,6 +10,7 @@ from headrace import __version__
 from headrace.cli.consume import consume
 from headrace.cli.failures import Command
 from headrace.cli.group import group
+from headrace.cli.log import log
 from headrace.cli.produce import produce
 from headrace.cli.topic import topic
 
@@ -49,5 +50,6 @@ def headrace(
 
 app.add_typer(topic, name="topic")
 app.add_typer(group, name="group")
+app.add_typer(log, name="log")
 app.command(cls=Command)(produce)
 app.command(cls=Command)(consume)

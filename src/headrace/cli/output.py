@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
@@ -11,6 +12,8 @@ from enum import StrEnum
 import typer
 
 __all__ = ["OutputFormat", "age", "print_json", "print_line", "print_table", "progress", "size"]
+
+SHOW_EVERY_S = 0.1
 
 
 class OutputFormat(StrEnum):
@@ -83,4 +86,12 @@ def progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=total)
-        yield lambda done: bar.update(task, completed=done)
+        shown = 0.0
+
+        def tell(done: int) -> None:
+            nonlocal shown
+            if (now := time.monotonic()) - shown > SHOW_EVERY_S:
+                shown = now
+                bar.update(task, completed=done)
+
+        yield tell

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-__all__ = ["Finding", "PartitionReport", "Severity"]
+__all__ = ["DataReport", "Finding", "Findings", "PartitionReport", "Severity"]
 
 
 class Severity(StrEnum):
@@ -27,6 +27,23 @@ class Finding:
     offset: int | None = None
 
 
+class Findings(list[Finding]):
+    """What was found, in the order of finding."""
+
+    @property
+    def damages(self) -> int:
+        """How many of them are damage."""
+        return sum(finding.severity is Severity.DAMAGE for finding in self)
+
+    def damage(self, path: Path, reason: str, position: int | None = None, offset: int | None = None) -> None:
+        """Something is broken."""
+        self.append(Finding(Severity.DAMAGE, path, reason, position, offset))
+
+    def note(self, path: Path, reason: str, position: int | None = None, offset: int | None = None) -> None:
+        """Something that does no harm."""
+        self.append(Finding(Severity.NOTE, path, reason, position, offset))
+
+
 @dataclass(slots=True)
 class PartitionReport:
     """What was looked at in a partition, and what was found."""
@@ -36,17 +53,17 @@ class PartitionReport:
     batches: int = 0
     records: int = 0
     bytes: int = 0
-    findings: list[Finding] = field(default_factory=list)
+    findings: Findings = field(default_factory=Findings)
 
-    @property
-    def damaged(self) -> bool:
-        """Whether anything is wrong that a start would not repair."""
-        return any(finding.severity is Severity.DAMAGE for finding in self.findings)
 
-    def damage(self, path: Path, reason: str, position: int | None = None, offset: int | None = None) -> None:
-        """Something is broken."""
-        self.findings.append(Finding(Severity.DAMAGE, path, reason, position, offset))
+@dataclass(slots=True)
+class DataReport:
+    """What was looked at in a data folder, and what was found in all of it."""
 
-    def note(self, path: Path, reason: str, position: int | None = None, offset: int | None = None) -> None:
-        """Something that does no harm."""
-        self.findings.append(Finding(Severity.NOTE, path, reason, position, offset))
+    partitions: list[PartitionReport] = field(default_factory=list)
+    findings: Findings = field(default_factory=Findings)
+
+    def add(self, report: PartitionReport) -> None:
+        """Take in a partition."""
+        self.partitions.append(report)
+        self.findings.extend(report.findings)

@@ -19,12 +19,13 @@ __all__ = ["SegmentCheck"]
 class SegmentCheck:
     """One segment; what it finds goes into the report.
 
-    Offsets may be missing only before ``gaps_until``, where compaction has been. ``end_offset`` is where the next segment
-    may start, once the check has run.
+    Offsets may be missing only before ``gaps_until``, where compaction has been. ``end_offset`` is where the next
+    segment may start, once the check has run.
     """
 
     def __init__(self, report: PartitionReport, path: Path, gaps_until: int, *, last: bool) -> None:
         self._report = report
+        self._findings = report.findings
         self._path = path
         self._index_path = path.with_suffix(".index")
         self._gaps_until = gaps_until
@@ -54,19 +55,19 @@ class SegmentCheck:
     def _check_start(self, previous_end: int) -> None:
         if self.base_offset < previous_end:
             reason = f"it starts before the end of the segment before it, offset {previous_end}"
-            self._report.damage(self._path, reason, 0, self.base_offset)
+            self._findings.damage(self._path, reason, 0, self.base_offset)
         elif self.base_offset > max(previous_end, self._gaps_until):
             reason = f"offsets {previous_end} to {self.base_offset - 1} are missing before it"
-            self._report.damage(self._path, reason, 0, previous_end)
+            self._findings.damage(self._path, reason, 0, previous_end)
 
     def _read_index(self) -> tuple[SegmentIndex, Cover | None]:
         found = read_index(DiskFiles(), self._index_path, self.base_offset)
         if found is not None:
             return found
         if self._index_path.exists():
-            self._report.note(self._index_path, "the index is damaged; it is made again from the log")
+            self._findings.note(self._index_path, "the index is damaged; it is made again from the log")
         elif not self._last:
-            self._report.note(self._index_path, "the index is missing; it is made again from the log")
+            self._findings.note(self._index_path, "the index is missing; it is made again from the log")
         return SegmentIndex(self.base_offset), None
 
     def _take_damage(self, found: DamagedBytes) -> None:
@@ -103,7 +104,7 @@ class SegmentCheck:
         self._max_timestamp = max(self._max_timestamp, header.max_timestamp)
 
     def _here(self, reason: str, header: BatchHeader) -> None:
-        self._report.damage(self._path, reason, header.position, header.base_offset)
+        self._findings.damage(self._path, reason, header.position, header.base_offset)
 
     def _check_entry(self, offset: int, position: int, timestamp: int, header: BatchHeader) -> None:
         reason = None
@@ -114,15 +115,15 @@ class SegmentCheck:
         elif timestamp < self._max_timestamp:
             reason = f"it says {timestamp} is the latest time before byte {position}, but {self._max_timestamp} is"
         if reason is not None:
-            self._report.damage(self._index_path, reason, position, offset)
+            self._findings.damage(self._index_path, reason, position, offset)
 
     def _check_cover(self, cover: Cover) -> None:
         if cover.end_offset < self.end_offset:
             reason = f"it says the segment ends at offset {cover.end_offset}, but it does at {self.end_offset}"
-            self._report.damage(self._index_path, reason, cover.covered_bytes, cover.end_offset)
+            self._findings.damage(self._index_path, reason, cover.covered_bytes, cover.end_offset)
         if cover.max_timestamp < self._max_timestamp:
             reason = f"it says {cover.max_timestamp} is the segment's latest time, but {self._max_timestamp} is"
-            self._report.damage(self._index_path, reason, cover.covered_bytes, cover.end_offset)
+            self._findings.damage(self._index_path, reason, cover.covered_bytes, cover.end_offset)
 
     def _finish(self) -> None:
         cover = self._cover
@@ -130,10 +131,12 @@ class SegmentCheck:
             self._report_end(self._damage)
         if cover is not None and cover.covered_bytes > self._size:
             reason = f"the last {cover.covered_bytes - self._size} bytes are missing: they were on disk once"
-            self._report.damage(self._path, reason, self._size, self.end_offset)
+            self._findings.damage(self._path, reason, self._size, self.end_offset)
         else:
             for offset, position, _ in self._entries:
-                self._report.damage(self._index_path, f"it points to byte {position}, after the end", position, offset)
+                self._findings.damage(
+                    self._index_path, f"it points to byte {position}, after the end", position, offset
+                )
         if cover is not None and cover.covered_bytes == self._size:
             self._check_cover(cover)
         if cover is not None:
@@ -145,12 +148,12 @@ class SegmentCheck:
         found, self._damage = self._damage, None
         lost = "" if next_offset is None else f"; offsets {self.end_offset} to {next_offset - 1} cannot be read"
         reason = f"{found.size} bytes are no good batch: {found.reason}{lost}"
-        self._report.damage(self._path, reason, found.position, self.end_offset)
+        self._findings.damage(self._path, reason, found.position, self.end_offset)
 
     def _report_end(self, found: DamagedBytes) -> None:
         """Bad bytes at the end of the log, which the index does not vouch for, were never acknowledged."""
         if self._last and found.position >= (self._cover.covered_bytes if self._cover else 0):
             reason = f"the last {found.size} bytes are no whole batch: torn, or being written"
-            self._report.note(self._path, reason, found.position, self.end_offset)
+            self._findings.note(self._path, reason, found.position, self.end_offset)
         else:
             self._report_damage(None)

@@ -1,89 +1,87 @@
-"""Checking a partition's folder: every checksum, every record's form, offsets, indexes and small files.
+"""Checking a data folder: what the node and its topics remember, and every partition.
 
-Nothing is changed and no lock is taken, so it works beside a running node: a folder in which something was found and that
-has changed meanwhile is looked at again.
+Nothing is changed and no lock is taken. It also takes a single partition's folder, an archive, or one file of batches.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import struct
 from collections.abc import Callable
 from pathlib import Path
 
 from headrace.log.checked_file import DamagedFile, read_checked
-from headrace.log.checkpoint import Checkpoint, read_checkpoint
 from headrace.log.files import DiskFiles
-from headrace.log.findings import PartitionReport
-from headrace.log.producer_state import ProducerState
+from headrace.log.findings import DataReport, Findings, PartitionReport
+from headrace.log.partition_check import check_partition, log_names
 from headrace.log.segment_check import SegmentCheck
 
-__all__ = ["log_names", "verify_partition"]
+__all__ = ["verify"]
 
-_ATTEMPTS = 3
-
-
-def log_names(folder: Path) -> list[str]:
-    """The names of a folder's files of batches, in the order of their offsets."""
-    return sorted(name for name in os.listdir(folder) if name.endswith(".log") and name[:-4].isdigit())
+_LEAVING = "~"
 
 
-def verify_partition(
-    folder: Path, advanced: Callable[[Path, int], object] = lambda path, size: None
-) -> PartitionReport:
-    """Check a partition's folder; ``advanced`` is told how much of which file was checked."""
-    report = PartitionReport(folder)
-    for _ in range(_ATTEMPTS):
-        before = _state_of(folder)
-        report = _verified(folder, advanced)
-        if not report.findings or before == _state_of(folder):
-            break
+def verify(place: Path, tell: Callable[[int], object] = lambda done: None) -> DataReport:
+    """Check all that is in a place; ``tell`` hears how many bytes of batches have been checked."""
+    report = DataReport()
+    progress = _Progress(tell)
+    if place.is_file():
+        alone = PartitionReport(place.parent, segments=1)
+        SegmentCheck(alone, place, gaps_until=0, last=True).run(None, lambda size: progress(place, size))
+        report.add(alone)
+        return report
+    _check_node(place, report.findings)
+    for name, _, _ in os.walk(place, onerror=_raise):
+        folder = Path(name)
+        if folder.name.startswith(_LEAVING) or any(
+            part.startswith(_LEAVING) for part in folder.relative_to(place).parts
+        ):
+            continue
+        if folder.parent.name == "topics" and (place / "topics") == folder.parent:
+            _check_topic(folder, report.findings)
+        if log_names(folder):
+            report.add(check_partition(folder, progress))
     return report
 
 
-def _state_of(folder: Path) -> dict[str, tuple[int, int]]:
-    """Changes when files are replaced, added or removed; not when the log only grows."""
-    state = {}
-    for entry in os.scandir(folder):
+class _Progress:
+    """Adds up how far the check of each file is."""
+
+    def __init__(self, tell: Callable[[int], object]) -> None:
+        self._tell = tell
+        self._done: dict[Path, int] = {}
+        self._total = 0
+
+    def __call__(self, path: Path, size: int) -> None:
+        self._total += size - self._done.get(path, 0)
+        self._done[path] = size
+        self._tell(self._total)
+
+
+def _raise(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
+
+def _check_node(data: Path, findings: Findings) -> None:
+    for name in ("node", "producer-ids"):
         try:
-            stat = entry.stat()
-        except FileNotFoundError:
-            continue
-        state[entry.name] = (stat.st_ino, 0 if entry.name.endswith(".log") else stat.st_mtime_ns)
-    return state
+            read_checked(DiskFiles(), data / name)
+        except DamagedFile:
+            findings.damage(data / name, "its checksum does not match: the node does not start")
 
 
-def _verified(folder: Path, advanced: Callable[[Path, int], object]) -> PartitionReport:
-    report = PartitionReport(folder)
-    checkpoint = _verify_small_files(folder, report)
-    gaps_until = max(checkpoint.cleaned_to, checkpoint.log_start)
-    names = log_names(folder)
-    end_offset: int | None = None
-    for name in names:
-        path = folder / name
-        check = SegmentCheck(report, path, gaps_until, last=name == names[-1])
-        try:
-            check.run(end_offset, lambda size, path=path: advanced(path, size))
-        except FileNotFoundError:
-            continue
-        report.segments += 1
-        end_offset = check.end_offset
-    for name in sorted(os.listdir(folder)):
-        if name.endswith(".cut"):
-            report.note(folder / name, "recovery set bytes aside here that were never acknowledged")
-    return report
-
-
-def _verify_small_files(folder: Path, report: PartitionReport) -> Checkpoint:
-    disk = DiskFiles()
+def _check_topic(folder: Path, findings: Findings) -> None:
+    path = folder / "topic"
     try:
-        snapshot = read_checked(disk, folder / "producers")
-        if snapshot is not None:
-            ProducerState.decode(snapshot)
-    except (DamagedFile, struct.error):
-        report.note(folder / "producers", "the snapshot of producers is damaged; it is made again from the log")
-    try:
-        read_checked(disk, folder / "checkpoint")
+        payload = read_checked(DiskFiles(), path)
     except DamagedFile:
-        report.damage(folder / "checkpoint", "the checkpoint is damaged: records that were deleted may come back")
-    return read_checkpoint(disk, folder / "checkpoint") or Checkpoint()
+        findings.damage(path, "its checksum does not match: the topic cannot be served, its data is kept")
+        return
+    if payload is None:
+        if folder.exists():
+            findings.damage(path, "it is missing: the topic cannot be served, its data is kept")
+        return
+    for index in range(json.loads(payload)["partitions"]):
+        if not (folder / str(index)).is_dir() and folder.exists():
+            findings.damage(folder / str(index), "the partition's folder is missing")
