@@ -84,9 +84,9 @@ class ArrowBatch:
     def __len__(self) -> int: ...
 
 def records_to_arrow(data: Buffer, start_offset: int = 0, end_offset: int = ..., *, max_bytes: int = ...) -> ArrowBatch:
-    """Data records (no control batches) with start_offset <= offset < end_offset as one Arrow record batch: offset int64,
-    timestamp timestamp[ms, UTC], key binary, value binary, headers list<struct<key: string, value: binary>>. key and
-    value use large offsets only when they must."""
+    """Data records (no control batches) with start_offset <= offset < end_offset as one Arrow record batch: offset
+    int64, timestamp timestamp[ms, UTC], key binary, value binary, headers list<struct<key: string, value: binary>>. key
+    and value use large offsets only when they must."""
 
 def build_batch(
     records: Iterable[tuple[int, bytes | None, bytes | None, Sequence[RecordHeader]]],
@@ -119,8 +119,8 @@ class LatestOffsets:
         aborted: Iterable[tuple[int, int, int]] = (),
         max_bytes: int = ...,
     ) -> int:
-        """Take in the data records of batches below ``end_offset``, in order, except those of ``aborted`` transactions (as
-        for ``compact``: their records must not replace committed ones). Stops before a batch that reaches
+        """Take in the data records of batches below ``end_offset``, in order, except those of ``aborted`` transactions
+        (as for ``compact``: their records must not replace committed ones). Stops before a batch that reaches
         ``end_offset``, or whose new keys would exceed ``max_keys``. Returns the offset up to which (exclusive)
         everything is in: the first batch's own base offset if that was not taken, ``end_offset`` if there is no
         batch."""
@@ -139,8 +139,8 @@ def compact(
 ) -> tuple[bytearray, int, int]:
     """Rewrite batches without the records that a later one of the same key replaces.
 
-    A record stays if its key is absent from ``latest`` or its offset is >= the latest offset there; records without a key
-    are dropped. A tombstone (null value) stays until its batch's delete horizon: a batch with tombstones and no
+    A record stays if its key is absent from ``latest`` or its offset is >= the latest offset there; records without a
+    key are dropped. A tombstone (null value) stays until its batch's delete horizon: a batch with tombstones and no
     horizon yet gets ``now_ms + delete_retention_ms`` (attribute bit 6, base timestamp = horizon, deltas adjusted).
     Control batches stay (until their own horizon, when they carry one). Batches of ``aborted`` transactions (producer
     id, first offset, last offset) are dropped. A batch left empty is dropped, unless its last offset is in

@@ -1,33 +1,43 @@
 //! Zigzag varints, as Kafka writes them.
 
 /// Take a 32-bit varint from the front of `data`.
-#[inline]
+#[inline(always)]
 pub fn take_i32(data: &mut &[u8]) -> Option<i32> {
-    let (&first, rest) = data.split_first()?;
-    let raw = if first < 0x80 {
-        *data = rest;
-        u32::from(first)
-    } else {
-        let raw = take_raw(data, 5)?;
-        u32::try_from(raw).ok()?
+    let raw = match short(data) {
+        Some(raw) => raw,
+        None => u32::try_from(long(data, 5)?).ok()?,
     };
     Some((raw >> 1) as i32 ^ -((raw & 1) as i32))
 }
 
 /// Take a 64-bit varint from the front of `data`.
-#[inline]
+#[inline(always)]
 pub fn take_i64(data: &mut &[u8]) -> Option<i64> {
-    let (&first, rest) = data.split_first()?;
-    let raw = if first < 0x80 {
-        *data = rest;
-        u64::from(first)
-    } else {
-        take_raw(data, 10)?
+    let raw = match short(data) {
+        Some(raw) => u64::from(raw),
+        None => long(data, 10)?,
     };
     Some((raw >> 1) as i64 ^ -((raw & 1) as i64))
 }
 
-fn take_raw(data: &mut &[u8], longest: usize) -> Option<u64> {
+/// A varint of one or two bytes, which nearly all are.
+#[inline(always)]
+fn short(data: &mut &[u8]) -> Option<u32> {
+    match **data {
+        [first, ref rest @ ..] if first < 0x80 => {
+            *data = rest;
+            Some(u32::from(first))
+        }
+        [first, second, ref rest @ ..] if second < 0x80 => {
+            *data = rest;
+            Some(u32::from(first & 0x7F) | u32::from(second) << 7)
+        }
+        _ => None,
+    }
+}
+
+#[inline(never)]
+fn long(data: &mut &[u8], longest: usize) -> Option<u64> {
     let mut raw = 0u64;
     for (i, &byte) in data.iter().take(longest).enumerate() {
         let bits = u64::from(byte & 0x7F);

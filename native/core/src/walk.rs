@@ -69,7 +69,7 @@ impl<'a> Records<'a> {
         self.left
     }
 
-    #[inline]
+    #[inline(always)]
     fn step(&mut self) -> Option<Result<Record<'a>>> {
         if self.left == 0 {
             if self.rest.is_empty() {
@@ -89,7 +89,7 @@ impl<'a> Records<'a> {
 impl<'a> Iterator for Records<'a> {
     type Item = Result<Record<'a>>;
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<Result<Record<'a>>> {
         if self.failed {
             return None;
@@ -100,7 +100,7 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn take_record<'a>(rest: &mut &'a [u8]) -> Option<Record<'a>> {
     let whole = *rest;
     let length = usize::try_from(take_i32(rest)?).ok()?;
@@ -131,14 +131,14 @@ fn take_record<'a>(rest: &mut &'a [u8]) -> Option<Record<'a>> {
     })
 }
 
-#[inline]
+#[inline(always)]
 fn take_header<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8], Option<&'a [u8]>)> {
     let length = usize::try_from(take_i32(rest)?).ok()?;
     let key = take(rest, length)?;
     Some((key, take_nullable(rest)?))
 }
 
-#[inline]
+#[inline(always)]
 fn take_nullable<'a>(rest: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
     match take_i32(rest)? {
         -1 => Some(None),
@@ -146,7 +146,7 @@ fn take_nullable<'a>(rest: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn take<'a>(rest: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
     let (taken, after) = rest.split_at_checked(length)?;
     *rest = after;
@@ -241,26 +241,33 @@ pub fn check_batch(data: &[u8], keys: bool, max: usize) -> Result<Header> {
 }
 
 fn check_records(header: &Header, body: &[u8], keys: bool) -> Result<()> {
-    let control = header.is_control();
-    for (expected, record) in Records::new(header, body)?.enumerate() {
+    let ordered = !header.is_control();
+    let keys = keys && ordered;
+    let mut expected = 0;
+    for record in Records::new(header, body)? {
         let record = record?;
-        if control {
-            continue;
-        }
-        if record.offset_delta as usize != expected {
-            return Err(BadBatch::new(
-                Kind::Record,
-                format!("record {expected} has offset delta {}", record.offset_delta),
-            ));
+        if ordered && record.offset_delta != expected {
+            return Err(unexpected_delta(expected, record.offset_delta));
         }
         if keys && record.key.is_none() {
-            return Err(BadBatch::new(
-                Kind::NullKey,
-                format!("record {expected} has no key"),
-            ));
+            return Err(null_key(expected));
         }
+        expected += 1;
     }
     Ok(())
+}
+
+#[cold]
+fn unexpected_delta(expected: i32, actual: i32) -> BadBatch {
+    BadBatch::new(
+        Kind::Record,
+        format!("record {expected} has offset delta {actual}"),
+    )
+}
+
+#[cold]
+fn null_key(index: i32) -> BadBatch {
+    BadBatch::new(Kind::NullKey, format!("record {index} has no key"))
 }
 
 /// A run of whole batches to serve a fetch, and what ended it.
