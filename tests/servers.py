@@ -191,7 +191,9 @@ class ApacheKafka:
         folder.mkdir(parents=True, exist_ok=True)
         self.port, self._controller_port = free_port(), free_port()
         self._properties = folder / "server.properties"
-        self._properties.write_text("".join(f"{key}={value}\n" for key, value in self._settings(settings or {}).items()))
+        self._properties.write_text(
+            "".join(f"{key}={value}\n" for key, value in self._settings(settings or {}).items())
+        )
         self._process: _Process | None = None
         self._format()
         self.start()
@@ -229,7 +231,15 @@ class ApacheKafka:
 
     def _format(self) -> None:
         done = subprocess.run(
-            java("kafka.tools.StorageTool", "format", "--standalone", "-t", "hTBHi0PvTBuZw0kWzDzWMA", "-c", str(self._properties)),
+            java(
+                "kafka.tools.StorageTool",
+                "format",
+                "--standalone",
+                "-t",
+                "hTBHi0PvTBuZw0kWzDzWMA",
+                "-c",
+                str(self._properties),
+            ),
             capture_output=True,
             check=False,
             text=True,

@@ -1,0 +1,1 @@
+"""Conversations that are held with both brokers; the answers must be the same."""
