@@ -1,22 +1,35 @@
-"""The ``headrace`` command: all commands put together."""
+"""The ``headrace`` command: all commands put together, each imported when it is asked for."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from headrace import __version__
-from headrace.cli.consume import consume
-from headrace.cli.failures import Command
-from headrace.cli.group import group
-from headrace.cli.log import log
-from headrace.cli.produce import produce
-from headrace.cli.topic import topic
 
-__all__ = ["app"]
+__all__ = ["COMMANDS", "app"]
+
+COMMANDS = ("up", "topic", "produce", "consume", "group", "log")
+"""Each is a module of this package with an ``app``."""
+
+
+class _Commands(TyperGroup):
+    """The commands, in the order in which a newcomer needs them."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        return typer.main.get_command(import_module(f"headrace.cli.{cmd_name}").app)
+
 
 app = typer.Typer(
+    cls=_Commands,
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -35,7 +48,7 @@ def headrace(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
-    debug: Annotated[bool, typer.Option(envvar="HEADRACE_DEBUG", help="Show tracebacks of errors.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", envvar="HEADRACE_DEBUG", help="Show tracebacks of errors.")] = False,
 ) -> None:
     """A durable log that speaks the Kafka protocol.
 
@@ -45,11 +58,6 @@ def headrace(
     headrace up                  start a node on 127.0.0.1:9092
     headrace produce orders      type records, one per line
     headrace consume orders      read them back, and follow
+
+    Every command takes -o json, exits with 1 when it fails, and shows examples with --help.
     """
-
-
-app.add_typer(topic, name="topic")
-app.add_typer(group, name="group")
-app.add_typer(log, name="log")
-app.command(cls=Command)(produce)
-app.command(cls=Command)(consume)

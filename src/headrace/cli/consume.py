@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.cluster import Cluster, Partition, failure
-from headrace.cli.failures import CommandFailed
+from headrace.cli.failures import Command, CommandFailed
 from headrace.cli.formats import Writer, writer_for
 from headrace.cli.options import DEFAULT_SERVER, ClientSettings, Output, Server, name_values
 from headrace.cli.output import OutputFormat
@@ -21,12 +21,15 @@ from headrace.cli.positions import Relative, parse_position
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, TopicPartition
 
-__all__ = ["consume"]
+__all__ = ["app"]
+
+app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 WAIT_S = 0.2
 AT_ONCE = 1000
 
 
+@app.command(cls=Command)
 def consume(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
     start: Annotated[

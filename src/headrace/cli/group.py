@@ -18,9 +18,15 @@ from headrace.cli.positions import parse_position
 if TYPE_CHECKING:
     from confluent_kafka.admin import ConsumerGroupDescription
 
-__all__ = ["group"]
+__all__ = ["app"]
 
-group = typer.Typer(no_args_is_help=True, help="Look at consumer groups: members, lag; move them.")
+app = typer.Typer(
+    name="group",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    help="Look at consumer groups: members, lag; move them.",
+)
 
 Name = Annotated[str, typer.Argument(metavar="GROUP", show_default=False)]
 Topics = Annotated[list[str] | None, typer.Option("--topic", "-t", help="Only this topic. Repeatable.")]
@@ -41,7 +47,7 @@ class Lag:
     lag_seconds: float | None
 
 
-@group.command("list", cls=Command)
+@app.command("list", cls=Command)
 def list_groups(
     server: Server = DEFAULT_SERVER, client: ClientSettings = None, output: Output = OutputFormat.text
 ) -> None:
@@ -55,7 +61,7 @@ def list_groups(
         print_table(["group", "state", "members"], [list(row.values()) for row in rows])
 
 
-@group.command(cls=Command)
+@app.command(cls=Command)
 def describe(
     name: Name, server: Server = DEFAULT_SERVER, client: ClientSettings = None, output: Output = OutputFormat.text
 ) -> None:
@@ -88,7 +94,7 @@ def describe(
     _print_lags(lags)
 
 
-@group.command(cls=Command)
+@app.command(cls=Command)
 def lag(
     names: Annotated[list[str] | None, typer.Argument(metavar="[GROUP...]", show_default=False)] = None,
     topics: Topics = None,
@@ -112,7 +118,7 @@ def lag(
     print_line(f"{sum(lag.lag for lag in lags)} records behind in total")
 
 
-@group.command(cls=Command)
+@app.command(cls=Command)
 def seek(
     name: Name,
     to: Annotated[

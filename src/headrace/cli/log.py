@@ -18,9 +18,15 @@ from headrace.cli.output import OutputFormat, print_json, print_line, progress, 
 if TYPE_CHECKING:
     from headrace.log.findings import DataReport, Finding
 
-__all__ = ["log"]
+__all__ = ["app"]
 
-log = typer.Typer(no_args_is_help=True, help="Check and print the files of a data folder.")
+app = typer.Typer(
+    name="log",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    help="Check and print the files of a data folder.",
+)
 
 Place = Annotated[
     Path,
@@ -28,7 +34,7 @@ Place = Annotated[
 ]
 
 
-@log.command(cls=Command)
+@app.command(cls=Command)
 def verify(place: Place, output: Output = OutputFormat.text) -> None:
     """Check every checksum, record and index of a data folder. Exits with 1 if anything is damaged.
 
@@ -58,7 +64,7 @@ def verify(place: Place, output: Output = OutputFormat.text) -> None:
         raise typer.Exit(1)
 
 
-@log.command(cls=Command)
+@app.command(cls=Command)
 def dump(
     place: Place,
     records: Annotated[bool, typer.Option("--records", "-r", help="Also every record of every batch.")] = False,

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.cluster import Cluster, failure
-from headrace.cli.failures import CommandFailed
+from headrace.cli.failures import Command, CommandFailed
 from headrace.cli.lines import LineFormat, Outgoing, parse_lines, unescape
 from headrace.cli.options import DEFAULT_SERVER, ClientSettings, Output, Server, name_values
 from headrace.cli.output import OutputFormat, print_json, print_line, progress, size
@@ -22,7 +22,9 @@ from headrace.cli.output import OutputFormat, print_json, print_line, progress, 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
 
-__all__ = ["produce"]
+__all__ = ["app"]
+
+app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 PATIENCE_S = 30.0
 POLL_EVERY_S = 0.02
@@ -46,6 +48,7 @@ class Acks(StrEnum):
     zero = "0"
 
 
+@app.command(cls=Command)
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
     file: Annotated[

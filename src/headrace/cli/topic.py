@@ -15,9 +15,15 @@ from headrace.cli.output import OutputFormat, print_json, print_line, print_tabl
 if TYPE_CHECKING:
     from confluent_kafka.admin import TopicDescription
 
-__all__ = ["topic"]
+__all__ = ["app"]
 
-topic = typer.Typer(no_args_is_help=True, help="Create, list, describe, alter and delete topics.")
+app = typer.Typer(
+    name="topic",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    help="Create, list, describe, alter and delete topics.",
+)
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=False)]
 Name = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
@@ -27,7 +33,7 @@ Settings = Annotated[
 ]
 
 
-@topic.command(cls=Command)
+@app.command(cls=Command)
 def create(
     names: Names,
     partitions: Annotated[int | None, typer.Option("--partitions", "-p", min=1, help="Default: the server's.")] = None,
@@ -70,7 +76,7 @@ def create(
             print_line(f"{'Created' if result['created'] else 'Already there:'} topic {result['name']}")
 
 
-@topic.command("list", cls=Command)
+@app.command("list", cls=Command)
 def list_topics(
     internal: Annotated[
         bool, typer.Option("--internal", "-i", help="Also the topics that the server keeps for itself.")
@@ -100,7 +106,7 @@ def list_topics(
         )
 
 
-@topic.command(cls=Command)
+@app.command(cls=Command)
 def describe(
     name: Name,
     all_settings: Annotated[
@@ -140,7 +146,7 @@ def describe(
         print_line("All settings have their default (--all shows them).")
 
 
-@topic.command(cls=Command)
+@app.command(cls=Command)
 def alter(
     name: Name,
     partitions: Annotated[
@@ -179,7 +185,7 @@ def alter(
         print_line(f"Altered topic {name}")
 
 
-@topic.command(cls=Command)
+@app.command(cls=Command)
 def delete(
     names: Names,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,

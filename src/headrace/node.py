@@ -1,0 +1,57 @@
+"""The composition root: builds a node from its settings, runs it until it is told to stop, and stops it cleanly.
+
+The only file that knows all parts. SIGTERM and SIGINT stop the node: what was acknowledged is on disk before it exits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import resource
+import signal
+import sys
+from collections.abc import Callable
+
+import uvloop
+
+from headrace.broker.broker import Broker
+from headrace.settings import BrokerSettings
+
+__all__ = ["run_node"]
+
+_logger = logging.getLogger(__name__)
+
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def run_node(settings: BrokerSettings, listening: Callable[[str, int], None]) -> None:
+    """Run a node; returns after it has stopped. ``listening`` is called with host and port once clients can connect."""
+    _log_to_stderr()
+    _raise_file_limit()
+    uvloop.run(_run(settings, listening))
+
+
+async def _run(settings: BrokerSettings, listening: Callable[[str, int], None]) -> None:
+    loop = asyncio.get_running_loop()
+    told_to_stop = asyncio.Event()
+    for number in _STOP_SIGNALS:
+        loop.add_signal_handler(number, told_to_stop.set)
+    async with Broker(settings) as broker:
+        # All that is alive now stays alive: the garbage collector need not look at it again.
+        gc.freeze()
+        listening(settings.host, broker.port)
+        await told_to_stop.wait()
+        _logger.info("stopping")
+
+
+def _raise_file_limit() -> None:
+    """A partition takes a few open files; the soft limit of most systems is 1024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _log_to_stderr() -> None:
+    form = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s"
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=form, datefmt="%Y-%m-%dT%H:%M:%S")
