@@ -116,13 +116,14 @@ def _envelope(line: bytes) -> Outgoing:
     record = _json(line)
     if not isinstance(record, dict) or not ({"value", "value_base64"} & record.keys()):
         raise _BadLine("is not a record", "--envelope wants lines as `headrace consume -o json` prints them")
-    headers = [(str(header["name"]), _bytes_of(header, "value")) for header in record.get("headers") or []]
-    return Outgoing(
-        _bytes_of(record, "key"),
-        _bytes_of(record, "value"),
-        headers,
-        timestamp_ms=record.get("timestamp_ms"),
-    )
+    try:
+        headers = [(str(header["name"]), _bytes_of(header, "value")) for header in record.get("headers") or []]
+    except (KeyError, TypeError):
+        raise _BadLine("has headers that are not [{name, value}, ...]") from None
+    timestamp = record.get("timestamp_ms")
+    if timestamp is not None and type(timestamp) is not int:
+        raise _BadLine("has a 'timestamp_ms' that is not a whole number")
+    return Outgoing(_bytes_of(record, "key"), _bytes_of(record, "value"), headers, timestamp)
 
 
 def _bytes_of(fields: dict[str, Any], name: str) -> bytes | None:
