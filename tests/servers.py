@@ -1,7 +1,7 @@
 """Real servers for tests and benchmarks: Headrace, and Apache Kafka 4.3.0 beside it.
 
-Both run as child processes on free loopback ports with their own data folder. A child dies with the process that started it
-(also when that is killed), so no test run leaves a server behind.
+Both run as child processes on free loopback ports with their own data folder. A child dies with the process that
+started it (also when that is killed), so no test run leaves a server behind.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOG4J = Path(__file__).resolve().parent / "log4j2.properties"
 
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
-_LISTENS = re.compile(rb"(127\.0\.0\.1|localhost):(\d+)")
+_LISTENS = re.compile(rb"listens on (\S+):(\d+)")
 
 
 class ServerFailed(Exception):

@@ -21,7 +21,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
 
 @pytest.fixture(scope="session")
 def headrace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Headrace]:
-    server = Headrace(tmp_path_factory.mktemp("headrace"))
+    chosen = [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
+    server = Headrace(tmp_path_factory.mktemp("headrace"), options=chosen)
     yield server
     server.stop()
 

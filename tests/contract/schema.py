@@ -1,7 +1,7 @@
 """Encodes and decodes any Kafka message of any version as plain trees of dicts, lists, numbers and strings.
 
-The field tables are kio's; the bytes are written and read here, so what the broker's own codec does is checked by a second one.
-Error codes are read as their names. Fields that a version lacks are dropped when writing, so one tree serves all versions.
+The field tables are kio's; the bytes are written and read here, so the broker's own codec is checked by a second one.
+Error codes are read as their names. Fields that a version lacks are dropped when writing: one tree serves all versions.
 """
 
 from __future__ import annotations

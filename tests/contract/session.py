@@ -211,7 +211,7 @@ class Session:
     def fetch(
         self, topic: Topic, offset: int = 0, *, partition: int = 0, version: int | None = None, **how: Any
     ) -> Tree:
-        """Fetches one partition and records the answer; returns the partition's part, or the whole when there is none."""
+        """Fetches one partition and records the answer; returns the partition's part (or the whole)."""
         answer = self.call("fetch", version, **self.fetch_body({topic: {partition: offset}}, **how))
         return answer["responses"][0]["partitions"][0] if answer["responses"] else answer
 
@@ -269,7 +269,7 @@ class Scenario:
 
 
 def scenarios_of(module: Any) -> Iterator[Scenario]:
-    """Every public function of a module that takes a session; one scenario per version when it is marked with an API."""
+    """Every public function of a module that takes a session; one per version when it is marked with an API."""
     subject = module.__name__.rsplit(".", 1)[-1]
     for name, function in inspect.getmembers(module, inspect.isfunction):
         if function.__module__ != module.__name__ or name.startswith("_"):

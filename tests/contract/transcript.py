@@ -1,7 +1,7 @@
 """What a broker answered, written down so that two brokers' answers can be compared.
 
-Values that may differ between two correct brokers (ids they made up, their address, their clock, the wording of messages) are replaced by
-names or checked for presence only. Everything else must be equal. Differences that are intended are in differences.toml.
+Values that may differ between two correct brokers (ids they made up, their address, their clock, the wording of
+messages) are replaced by names or left out. All else must be equal. Intended differences are in differences.toml.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def _by_name(items: list[Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Intended:
-    """An entry of differences.toml: in these scenarios, at these paths, Kafka says this and Headrace says that, because."""
+    """An entry of differences.toml: in these scenarios, at these paths, Kafka says this and Headrace that."""
 
     scenario: str
     path: str
