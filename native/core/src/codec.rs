@@ -101,7 +101,7 @@ fn read_bounded(mut reader: impl Read, name: &str, max: usize, out: &mut Vec<u8>
     let left = max.saturating_sub(out.len());
     let read = reader
         .by_ref()
-        .take(left as u64 + 1)
+        .take((left as u64).saturating_add(1))
         .read_to_end(out)
         .map_err(|e| broken(name, &e))?;
     if read > left {

@@ -110,22 +110,16 @@ pub fn compact(data: &[u8], plan: &Plan<'_>) -> Result<Outcome> {
     let mut scratch = Vec::new();
     let mut kept = Kept::default();
     while let Some(header) = batches.step()? {
+        let control = header.is_control();
+        let aborted = plan.aborted.covers(&header);
         let expired = header
             .delete_horizon()
             .is_some_and(|horizon| plan.now_ms >= horizon);
-        let count = u64::try_from(header.count).unwrap_or(0);
-        if header.is_control() && !expired && count > 0 {
-            outcome.bytes.extend_from_slice(header.bytes(data));
-            outcome.kept += count;
-            continue;
-        }
-        if header.is_control() || plan.aborted.covers(&header) {
-            kept.count = 0;
-            kept.dropped = count;
-        } else {
-            let body = body(&header, data, plan.max_bytes, &mut scratch)?;
-            kept.fill(&header, body, |record| plan.keeps(&header, record, expired))?;
-        }
+        let body = body(&header, data, plan.max_bytes, &mut scratch)?;
+        kept.fill(&header, body, |record| match control {
+            true => !expired,
+            false => !aborted && plan.keeps(&header, record, expired),
+        })?;
         outcome.dropped += kept.dropped;
         outcome.kept += kept.count as u64;
         if kept.count == 0 {
@@ -134,7 +128,7 @@ pub fn compact(data: &[u8], plan: &Plan<'_>) -> Result<Outcome> {
             }
             continue;
         }
-        let horizon = (kept.tombstones && header.delete_horizon().is_none())
+        let horizon = (kept.tombstones && !control && header.delete_horizon().is_none())
             .then(|| plan.now_ms.saturating_add(plan.delete_retention_ms));
         if kept.dropped == 0 && horizon.is_none() {
             outcome.bytes.extend_from_slice(header.bytes(data));
@@ -162,13 +156,9 @@ pub fn drop_keys(data: &[u8], keys: &HashSet<Vec<u8>>, max: usize) -> Result<Out
     let mut scratch = Vec::new();
     let mut kept = Kept::default();
     while let Some(header) = batches.step()? {
-        if header.is_control() {
-            outcome.bytes.extend_from_slice(header.bytes(data));
-            continue;
-        }
         let body = body(&header, data, max, &mut scratch)?;
         kept.fill(&header, body, |record| {
-            record.key.is_none_or(|key| !keys.contains(key))
+            header.is_control() || record.key.is_none_or(|key| !keys.contains(key))
         })?;
         outcome.dropped += kept.dropped;
         outcome.kept += kept.count as u64;

@@ -243,8 +243,7 @@ pub fn check_batch(data: &[u8], keys: bool, max: usize) -> Result<Header> {
 fn check_records(header: &Header, body: &[u8], keys: bool) -> Result<()> {
     let ordered = !header.is_control();
     let keys = keys && ordered;
-    let mut expected = 0;
-    for record in Records::new(header, body)? {
+    for (expected, record) in (0..).zip(Records::new(header, body)?) {
         let record = record?;
         if ordered && record.offset_delta != expected {
             return Err(unexpected_delta(expected, record.offset_delta));
@@ -252,7 +251,6 @@ fn check_records(header: &Header, body: &[u8], keys: bool) -> Result<()> {
         if keys && record.key.is_none() {
             return Err(null_key(expected));
         }
-        expected += 1;
     }
     Ok(())
 }
