@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Producer
     from confluent_kafka.admin import AdminClient, TopicDescription
 
-__all__ = ["Cluster", "Partition", "PartitionOffsets", "failure"]
+__all__ = ["DEFAULT_SERVER", "Cluster", "Partition", "PartitionOffsets", "failure"]
 
+DEFAULT_SERVER = "127.0.0.1:9092"
 CONNECT_TIMEOUT_S = 3.0
 REQUEST_TIMEOUT_S = 10.0
 

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.cluster import Cluster, Partition, failure
-from headrace.cli.failures import Command, CommandFailed
+from headrace.cli.cluster import DEFAULT_SERVER, Cluster, Partition, failure
+from headrace.cli.command import Command
+from headrace.cli.failures import CommandFailed
 from headrace.cli.formats import Writer, writer_for
-from headrace.cli.options import DEFAULT_SERVER, ClientSettings, Output, Server, name_values
+from headrace.cli.options import ClientSettings, Output, Server
 from headrace.cli.output import OutputFormat
+from headrace.cli.pairs import name_values
 from headrace.cli.positions import Relative, parse_position
 
 if TYPE_CHECKING:

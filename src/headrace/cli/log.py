@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.failures import Command, CommandFailed
+from headrace.cli.command import Command
+from headrace.cli.failures import CommandFailed
 from headrace.cli.options import Output
 from headrace.cli.output import OutputFormat, print_json, print_line, progress, size
 

@@ -13,11 +13,13 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.cluster import Cluster, failure
-from headrace.cli.failures import Command, CommandFailed
+from headrace.cli.cluster import DEFAULT_SERVER, Cluster, failure
+from headrace.cli.command import Command
+from headrace.cli.failures import CommandFailed
 from headrace.cli.lines import LineFormat, Outgoing, parse_lines, unescape
-from headrace.cli.options import DEFAULT_SERVER, ClientSettings, Output, Server, name_values
+from headrace.cli.options import ClientSettings, Output, Server
 from headrace.cli.output import OutputFormat, print_json, print_line, progress, size
+from headrace.cli.pairs import name_values
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.cluster import REQUEST_TIMEOUT_S, Cluster
-from headrace.cli.failures import Command, CommandFailed
-from headrace.cli.options import DEFAULT_SERVER, ClientSettings, Output, Server, name_values
+from headrace.cli.cluster import DEFAULT_SERVER, REQUEST_TIMEOUT_S, Cluster
+from headrace.cli.command import Command
+from headrace.cli.failures import CommandFailed
+from headrace.cli.options import ClientSettings, Output, Server
 from headrace.cli.output import OutputFormat, print_json, print_line, print_table
+from headrace.cli.pairs import name_values
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import TopicDescription
