@@ -33,7 +33,7 @@ def open_partition(place: PartitionPlace, config: TopicConfig, leader_epoch: int
     place.files.make_folder(place.folder)
     finish_swaps(place.files, place.folder)
     checkpoint = read_checkpoint(place.files, place.folder / "checkpoint")
-    segments = _open_segments(place, config)
+    segments = _open_segments(place, config, checkpoint.log_start if checkpoint else 0)
     if checkpoint is None:
         checkpoint = Checkpoint(log_start=segments[0].base_offset if segments else 0)
     _ensure_active(place, segments, checkpoint)
@@ -42,7 +42,7 @@ def open_partition(place: PartitionPlace, config: TopicConfig, leader_epoch: int
     return PartitionLog(place, config, segments, checkpoint, producers, leader_epoch)
 
 
-def _open_segments(place: PartitionPlace, config: TopicConfig) -> list[Segment]:
+def _open_segments(place: PartitionPlace, config: TopicConfig, log_start: int) -> list[Segment]:
     names = [n for n in place.files.names(place.folder) if n.endswith(".log")]
     bases = [int(n[:-4]) for n in names]
     segments: list[Segment] = []
@@ -50,10 +50,15 @@ def _open_segments(place: PartitionPlace, config: TopicConfig) -> list[Segment]:
         segment = Segment(place.files, place.open_files, place.folder, base, place.clock.now_ms())
         whole = _open_segment(place, config, segment, bases[i + 1 :])
         segments.append(segment)
-        if not whole:
+        if not whole or _is_gap(segment, bases[i + 1 :], log_start):
             _set_aside(place, names[i + 1 :])
             break
     return segments
+
+
+def _is_gap(segment: Segment, later: list[int], log_start: int) -> bool:
+    """Whether the segment lost its end, and so the next one's start was never promised either."""
+    return bool(later) and segment.end_offset < later[0] and later[0] > log_start
 
 
 def _open_segment(place: PartitionPlace, config: TopicConfig, segment: Segment, later: list[int]) -> bool:
@@ -115,6 +120,9 @@ def _scan(place: PartitionPlace, config: TopicConfig, segment: Segment, file_siz
         else:
             _cut(place, segment, file_size, reason)
             return False
+    if promised is not None and segment.end_offset < promised.end_offset:
+        _logger.error("%s ends before offset %d: the rest is lost", segment.path, promised.end_offset)
+        segment.end_offset = promised.end_offset
     return True
 
 
@@ -184,7 +192,7 @@ def _ensure_active(place: PartitionPlace, segments: list[Segment], checkpoint: C
 def _recover_producers(place: PartitionPlace, segments: list[Segment], checkpoint: Checkpoint) -> ProducerState:
     end = segments[-1].end_offset
     found = read_snapshot(place.files, place.folder / "producers")
-    state, start = found if found is not None and found[1] <= end else (ProducerState(), checkpoint.log_start)
+    state, start = found if found is not None and found[1] <= end else (ProducerState(), segments[0].base_offset)
     for segment in segments:
         if segment.end_offset <= start:
             continue

@@ -296,6 +296,8 @@ class LogStore:
         payload = read_checked(self._files, self.path / "node")
         if payload is None:
             self.cluster_id = _new_cluster_id()
+            for folder in (self.path, *self.path.absolute().parents):
+                self._files.sync_folder(folder)
         else:
             node = json.loads(payload)
             if node["format"] > FORMAT:
