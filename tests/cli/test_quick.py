@@ -1,0 +1,61 @@
+"""The short way into ``headrace up`` reads a command line as the library does, or leaves it to the library."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from headrace.cli import up
+from headrace.cli.app import app
+from headrace.cli.quick import read_options
+
+Asked = tuple[Path, str, str | None, list[str], bool]
+
+values = st.sampled_from(["x", "json", "text", "127.0.0.1:0", "a=1", "", "-x"])
+flags = st.sampled_from(["--data", "-d", "--listen", "-l", "--advertise", "--set", "-c", "--output", "-o"])
+odd = st.sampled_from(["--data=x", "--help", "-h", "--nope", "x", "--", "-dx"])
+command_lines = st.lists(st.tuples(flags, values) | st.tuples(odd), max_size=5).map(
+    lambda pairs: list(itertools.chain.from_iterable(pairs))
+)
+
+
+def asked_of_the_library(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Asked | None:
+    asked: list[Asked] = []
+
+    def start(data: Path, listen: str, advertise: str | None, settings: list[str], *, as_json: bool) -> None:
+        asked.append((data, listen, advertise, list(settings), as_json))
+
+    monkeypatch.setattr(up, "start_node", start)
+    CliRunner().invoke(app, ["up", *arguments])
+    return asked[0] if asked else None
+
+
+@given(command_lines)
+def test_both_ways_read_the_same(arguments: list[str]) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        quick = read_options(arguments)
+        if quick is not None:
+            short = (Path(quick.data), quick.listen, quick.advertise, list(quick.settings), quick.output == "json")
+            assert asked_of_the_library(arguments, monkeypatch) == short
+
+
+def test_the_short_way_knows_every_option() -> None:
+    command: Any = typer.main.get_command(up.app)
+    known = [flag for option in command.params for flag in option.opts if option.name != "help"]
+    assert set(known) >= {"--data", "--listen", "--set"}
+    for flag in known:
+        assert read_options([flag, "text"]) is not None, f"{flag} is not known"
+
+
+def test_settings_in_the_environment_are_left_to_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read_options([]) is not None
+    monkeypatch.setenv("HEADRACE_LISTEN", "127.0.0.1:0")
+    assert read_options([]) is None
+    assert asked_of_the_library([], monkeypatch) == (Path("headrace-data"), "127.0.0.1:0", None, [], False)
