@@ -14,6 +14,7 @@ from typing import Final, final
 
 from typing_extensions import Buffer
 
+# These three names are for type checkers only: import them under TYPE_CHECKING.
 Header = tuple[int, int, int, int, int, int, int, int, int, int, int, int]
 """position, size, base_offset, leader_epoch, attributes, last_offset_delta, base_timestamp, max_timestamp, producer_id,
 producer_epoch, base_sequence, record_count"""
