@@ -32,7 +32,9 @@ __all__ = [
     "decode_response",
     "encode_request",
     "encode_response",
+    "has_error_code",
     "newest_version",
+    "read_client_id",
     "request_codec",
     "response_codec",
 ]
@@ -83,6 +85,7 @@ class ResponseCodec:
     """How to read and write one version of a response; ``header_tags`` if its header ends with a tag section."""
 
     header_tags: bool
+    has_error_code: bool
     read: Reader
     write: Writer
 
@@ -107,7 +110,8 @@ def response_codec(api_key: int, version: int) -> ResponseCodec:
     if codec is None:
         entity = _entity(api_key, version, "response")
         header_tags = entity.__header_schema__.__version__ == 1
-        codec = ResponseCodec(header_tags, _struct_reader(entity, entity), _struct_writer(entity))
+        has_error_code = any(field.name == "error_code" for field in dataclasses.fields(entity))
+        codec = ResponseCodec(header_tags, has_error_code, _struct_reader(entity, entity), _struct_writer(entity))
         _responses[api_key, version] = codec
     return codec
 
@@ -142,6 +146,16 @@ def encode_response(api_key: int, version: int, correlation_id: int, response: A
     codec.write(out, response)
     struct.pack_into(">ii", out, 0, len(out) - 4, correlation_id)
     return out
+
+
+def read_client_id(cursor: Cursor) -> str | None:
+    """The client's name in a request header, which has the old form of a string in every version."""
+    return typing.cast("str | None", READERS["string", False, True](cursor))
+
+
+def has_error_code(api_key: int, version: int) -> bool:
+    """Whether a response can say that the request failed as a whole."""
+    return response_codec(api_key, version).has_error_code
 
 
 def newest_version(api_key: int) -> int:

@@ -1,0 +1,174 @@
+"""The broker: what its handlers share, and its life from opening the data folder to closing it.
+
+``async with Broker(settings) as broker`` opens the log, loads the groups, listens, and looks after retention and
+compaction until the end of the block. All of it runs on one event loop; syncs and slow maintenance run in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from headrace.broker import error_codes
+from headrace.broker.dynamic_settings import DynamicSettings
+from headrace.broker.fetch_sessions import FetchSessions
+from headrace.broker.groups.coordinator import GroupCoordinator
+from headrace.broker.groups.settings import GroupSettings
+from headrace.broker.server import Server
+from headrace.clock import Clock, SystemClock
+from headrace.errors import HeadraceError, UnknownTopicId
+from headrace.log.files import DiskFiles, Files
+from headrace.log.group_commit import GroupCommit
+from headrace.log.store import LogStore, Topic
+from headrace.settings import BrokerSettings
+
+if TYPE_CHECKING:
+    from headrace.broker.dispatch import Api
+
+__all__ = ["Broker"]
+
+_logger = logging.getLogger(__name__)
+
+_UNSPECIFIED: Final = ("", "0.0.0.0", "::")
+
+
+class Broker:
+    """A Kafka broker over one data folder."""
+
+    store: LogStore
+    commit: GroupCommit
+    groups: GroupCoordinator
+    server: Server
+    dynamic_settings: DynamicSettings
+    loop: asyncio.AbstractEventLoop
+    advertised_host: str
+    advertised_port: int
+
+    def __init__(self, settings: BrokerSettings, *, clock: Clock | None = None, files: Files | None = None) -> None:
+        self.settings = settings
+        self.clock = clock or SystemClock()
+        self.sessions = FetchSessions(self.clock, settings.value("max.incremental.fetch.session.cache.slots"))
+        self.fetch_max_bytes: int = settings.value("fetch.max.bytes")
+        self.port = 0
+        self._files = files or DiskFiles()
+        self._maintenance: asyncio.Task[None] | None = None
+        self._started = False
+
+    @property
+    def host(self) -> str:
+        """The address that it listens on."""
+        return self.settings.host
+
+    @property
+    def apis(self) -> dict[int, Api]:
+        """The APIs that it has, by key."""
+        return self.server.apis
+
+    # Life ------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open the data folder and listen."""
+        settings = self.settings
+        self.loop = asyncio.get_running_loop()
+        self.dynamic_settings = DynamicSettings(settings, self._files, settings.data)
+        self.dynamic_settings.load()
+        defaults = self.dynamic_settings.topic_defaults()
+        self.store = LogStore.open(settings.data, files=self._files, clock=self.clock, defaults=defaults)
+        try:
+            self.commit = GroupCommit(self.loop.call_soon_threadsafe)
+            self.store.on_sync_wanted = self.commit.request
+            self.groups = GroupCoordinator(self.store, self.commit, self.clock, self.loop, _group_settings(settings))
+            self.groups.load()
+            self.server = Server(self)
+            self.port = await self.server.start()
+        except BaseException:
+            self.store.close()
+            raise
+        self.advertised_host = settings.advertised_host or _reachable(settings.host)
+        self.advertised_port = settings.advertised_port or self.port
+        self._maintenance = self.loop.create_task(self._maintain())
+        self._started = True
+
+    async def stop(self) -> None:
+        """Close every connection, then the data folder; everything acknowledged is on disk when it returns."""
+        if not self._started:
+            return
+        self._started = False
+        await self.server.stop()
+        if self._maintenance is not None:
+            self._maintenance.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._maintenance
+        self.groups.close()
+        await self.loop.run_in_executor(None, self.commit.close)
+        await asyncio.sleep(0)
+        self.store.close()
+
+    async def __aenter__(self) -> Broker:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # What handlers share ---------------------------------------------------------------------------------------
+
+    def find_topic(self, key: str | bytes | UUID) -> tuple[Topic | None, int]:
+        """The topic of a name or an id (raw or not), or None and the error code that says so."""
+        if isinstance(key, str):
+            topic = self.store.topics.get(key)
+            return topic, error_codes.NONE if topic else error_codes.UNKNOWN_TOPIC_OR_PARTITION
+        try:
+            return self.store.topic_by_id(UUID(bytes=key) if isinstance(key, bytes) else key), error_codes.NONE
+        except UnknownTopicId:
+            return None, error_codes.UNKNOWN_TOPIC_ID
+
+    # Maintenance -----------------------------------------------------------------------------------------------
+
+    async def _maintain(self) -> None:
+        """Look after the log now and then: retention, compaction, checkpoints, files of deleted topics."""
+        settings = self.settings
+        interval = (
+            min(settings.value("log.retention.check.interval.ms"), settings.value("log.cleaner.backoff.ms")) / 1000
+        )
+        while True:
+            await asyncio.sleep(max(interval, 0.01))
+            try:
+                await self.maintain_once()
+            except Exception:
+                _logger.exception("maintenance of the log failed; it is tried again later")
+
+    async def maintain_once(self) -> None:
+        """Do all that is due now; the slow parts in a thread."""
+        for job in self.store.jobs():
+            try:
+                await self.loop.run_in_executor(None, job.run)
+                if not job.partition.deleted:
+                    job.finish()
+            except (HeadraceError, OSError) as error:
+                _logger.error("maintenance of partition %s failed: %s", job.partition.name, error)
+        await self.loop.run_in_executor(None, self.store.remove_deleted)
+
+
+def _reachable(host: str) -> str:
+    """An address that a client on this machine can use, where the broker listens on all."""
+    return "127.0.0.1" if host in _UNSPECIFIED else host
+
+
+def _group_settings(settings: BrokerSettings) -> GroupSettings:
+    return GroupSettings(
+        initial_rebalance_delay_ms=settings.value("group.initial.rebalance.delay.ms"),
+        min_session_timeout_ms=settings.value("group.min.session.timeout.ms"),
+        max_session_timeout_ms=settings.value("group.max.session.timeout.ms"),
+        max_size=settings.value("group.max.size"),
+        offset_metadata_max_bytes=settings.value("offset.metadata.max.bytes"),
+        offsets_retention_ms=settings.value("offsets.retention.minutes") * 60_000,
+        offsets_retention_check_interval_ms=settings.value("offsets.retention.check.interval.ms"),
+        offsets_topic_segment_bytes=settings.value("offsets.topic.segment.bytes"),
+    )

@@ -1,0 +1,173 @@
+"""Settings as DescribeConfigs and CreateTopics show them: value, where it comes from, and what it would be otherwise.
+
+A topic's value comes from the topic itself, else from the broker's setting of another name (its *synonym*), else it
+is the default. A broker's value was set while it ran (for this broker, or for all), else when it was started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from headrace.definition import Definition
+from headrace.log.topic_config import DEFINITIONS as TOPIC_DEFINITIONS
+from headrace.settings import DEFINITIONS as BROKER_DEFINITIONS
+
+if TYPE_CHECKING:
+    from headrace.broker.dynamic_settings import DynamicSettings
+
+__all__ = [
+    "BROKER",
+    "BROKER_LOGGER",
+    "CLIENT_METRICS",
+    "GROUP",
+    "TOPIC",
+    "Source",
+    "broker_configs",
+    "changed_broker_configs",
+    "describe_topic",
+    "topic_configs",
+]
+
+TOPIC: Final = 2
+BROKER: Final = 4
+BROKER_LOGGER: Final = 8
+CLIENT_METRICS: Final = 16
+GROUP: Final = 32
+
+
+class Source(IntEnum):
+    """Where a value comes from, as the protocol numbers it."""
+
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+class _Origin(NamedTuple):
+    name: str
+    value: str | None
+    source: Source
+
+
+def topic_configs(settings: DynamicSettings, overrides: Mapping[str, str]) -> list[dict[str, Any]]:
+    """All settings of a topic that was just created."""
+    return [
+        _shown(item, _topic_origins(item, settings, overrides), overrides.get(item.name), False, False)
+        for item in TOPIC_DEFINITIONS.values()
+        if not item.internal
+    ]
+
+
+def describe_topic(
+    settings: DynamicSettings,
+    overrides: Mapping[str, str],
+    names: Collection[str] | None,
+    synonyms: bool,
+    documentation: bool,
+) -> list[dict[str, Any]]:
+    """The settings of a topic, or those of these names."""
+    return [
+        _shown(item, _topic_origins(item, settings, overrides), None, synonyms, documentation)
+        for item in TOPIC_DEFINITIONS.values()
+        if _is_wanted(item, names) and (not item.internal or item.name in overrides)
+    ]
+
+
+def broker_configs(
+    settings: DynamicSettings, names: Collection[str] | None, synonyms: bool, documentation: bool
+) -> list[dict[str, Any]]:
+    """The settings of the broker, or those of these names."""
+    return [
+        _shown(item, _broker_origins(item, settings), None, synonyms, documentation)
+        for item in BROKER_DEFINITIONS.values()
+        if _is_wanted(item, names)
+    ]
+
+
+def changed_broker_configs(
+    settings: DynamicSettings, names: Collection[str] | None, synonyms: bool, documentation: bool
+) -> list[dict[str, Any]]:
+    """What was set for all brokers while they ran."""
+    return [
+        _shown(
+            BROKER_DEFINITIONS[name],
+            [_Origin(name, text, Source.DYNAMIC_DEFAULT_BROKER)],
+            None,
+            synonyms,
+            documentation,
+        )
+        for name, text in settings.for_all.items()
+        if _is_wanted(BROKER_DEFINITIONS[name], names)
+    ]
+
+
+def _is_wanted(item: Definition, names: Collection[str] | None) -> bool:
+    return not names or item.name in names
+
+
+def _topic_origins(item: Definition, settings: DynamicSettings, overrides: Mapping[str, str]) -> list[_Origin]:
+    """Where the value comes from, then what it would be without that, and so on."""
+    origins = []
+    if item.name in overrides:
+        origins.append(_Origin(item.name, overrides[item.name], Source.DYNAMIC_TOPIC))
+    for name, _ in item.synonyms:
+        origins += [origin for origin in _broker_origins(BROKER_DEFINITIONS[name], settings) if _is_set(origin)]
+    if item.synonyms:
+        first = BROKER_DEFINITIONS[item.synonyms[0][0]]
+        if first.default is not None:
+            origins.append(_Origin(first.name, first.default, Source.DEFAULT))
+    return origins
+
+
+def _broker_origins(item: Definition, settings: DynamicSettings) -> list[_Origin]:
+    found = [
+        (settings.for_this.get(item.name), Source.DYNAMIC_BROKER),
+        (settings.for_all.get(item.name), Source.DYNAMIC_DEFAULT_BROKER),
+        (settings.started_with.get(item.name), Source.STATIC_BROKER),
+        (item.default, Source.DEFAULT),
+    ]
+    return [_Origin(item.name, value, source) for value, source in found if value is not None]
+
+
+def _is_set(origin: _Origin) -> bool:
+    return origin.source is not Source.DEFAULT
+
+
+def _shown(
+    item: Definition, origins: list[_Origin], raw: str | None, synonyms: bool, documentation: bool
+) -> dict[str, Any]:
+    source = origins[0].source if origins else Source.DEFAULT
+    value = raw if raw is not None else _value(item, origins)
+    return {
+        "name": item.name,
+        "value": value,
+        "read_only": item.read_only,
+        "is_default": source is Source.DEFAULT,
+        "config_source": source,
+        "is_sensitive": False,
+        "synonyms": [
+            {"name": origin.name, "value": _rendered(item, origin), "source": origin.source}
+            for origin in (origins if synonyms else ())
+        ],
+        "config_type": item.type,
+        "documentation": item.documentation if documentation else None,
+    }
+
+
+def _value(item: Definition, origins: list[_Origin]) -> str | None:
+    if not origins or origins[0].source is Source.DEFAULT:
+        return item.default
+    first = origins[0]
+    factor = dict(item.synonyms).get(first.name, 1)
+    text = _rendered(item, first)
+    return text if factor == 1 or text is None else str(int(text) * factor)
+
+
+def _rendered(item: Definition, origin: _Origin) -> str | None:
+    """A value in the form in which it is always shown."""
+    definition = BROKER_DEFINITIONS.get(origin.name, item) if origin.name != item.name else item
+    return None if origin.value is None else definition.render(definition.parse(origin.value))

@@ -1,0 +1,1 @@
+"""One module per API. What each must have is said in ``broker/dispatch.py``."""

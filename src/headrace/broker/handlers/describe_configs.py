@@ -1,0 +1,79 @@
+"""DescribeConfigs of topics and of the broker: every setting, its value and where it comes from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.broker import error_codes
+from headrace.broker.described_configs import (
+    BROKER,
+    BROKER_LOGGER,
+    CLIENT_METRICS,
+    GROUP,
+    TOPIC,
+    broker_configs,
+    changed_broker_configs,
+    describe_topic,
+)
+from headrace.broker.refused import Refused, code_of
+from headrace.errors import HeadraceError
+from headrace.log.store import ensure_topic_name
+
+if TYPE_CHECKING:
+    from headrace.broker.broker import Broker
+    from headrace.broker.context import RequestContext
+
+__all__ = ["API_KEY", "VERSIONS", "ensure_broker", "handle"]
+
+API_KEY: Final = 32
+VERSIONS: Final = (1, 4)
+
+
+async def handle(broker: Broker, request: Any, context: RequestContext) -> dict[str, Any]:
+    """Each resource on its own."""
+    results = []
+    for resource in request.resources:
+        result = {
+            "error_code": error_codes.NONE,
+            "error_message": "",
+            "resource_type": resource.resource_type,
+            "resource_name": resource.resource_name,
+            "configs": [],
+        }
+        try:
+            result["configs"] = _describe(broker, resource, request.include_synonyms, request.include_documentation)
+        except HeadraceError as error:
+            result["error_code"], result["error_message"] = code_of(error), str(error)
+        results.append(result)
+    return {"results": results}
+
+
+def _describe(broker: Broker, resource: Any, synonyms: bool, documentation: bool) -> list[dict[str, Any]]:
+    kind, name, names = resource.resource_type, resource.resource_name, resource.configuration_keys
+    settings = broker.dynamic_settings
+    if kind == TOPIC:
+        ensure_topic_name(name)
+        return describe_topic(settings, broker.store.topic(name).overrides, names, synonyms, documentation)
+    if kind == BROKER:
+        if name == "":
+            return changed_broker_configs(settings, names, synonyms, documentation)
+        ensure_broker(broker, name)
+        return broker_configs(settings, names, synonyms, documentation)
+    if kind == BROKER_LOGGER:
+        ensure_broker(broker, name)
+        return []
+    if kind in (CLIENT_METRICS, GROUP):
+        return []
+    raise Refused(error_codes.INVALID_REQUEST, f"resources of type {kind} have no settings")
+
+
+def ensure_broker(broker: Broker, name: str) -> None:
+    """Refuse a broker that is not this one."""
+    if not name.lstrip("-").isdecimal():
+        raise Refused(error_codes.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    node_id = broker.store.node_id
+    if int(name) != node_id:
+        raise Refused(
+            error_codes.INVALID_REQUEST,
+            f"Unexpected broker id, expected {node_id} or empty string, but received {name}",
+        )

@@ -1,0 +1,189 @@
+"""Produce: append each partition's batch where it lies in the frame, and answer when it is as durable as was asked.
+
+acks=0 is not answered (an error closes the connection, as there is no other way to tell), acks=1 is answered at once,
+acks=all once the disk has it. The next request of the connection is handled meanwhile.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+from headrace.broker import error_codes
+from headrace.broker.codecs.produce import (
+    FLEXIBLE_SINCE,
+    NO_RECORDS,
+    PartitionResult,
+    ProduceRequest,
+    decode_request,
+    encode_response,
+)
+from headrace.broker.primitives import Cursor
+from headrace.broker.refused import Refused, code_of
+from headrace.errors import CorruptMessage, HeadraceError, InvalidRequest
+
+if TYPE_CHECKING:
+    from headrace.broker.broker import Broker
+    from headrace.broker.connection import Connection, Slot
+    from headrace.log.partition import PartitionLog
+
+__all__ = ["API_KEY", "FLEXIBLE_SINCE", "VERSIONS", "serve", "serve_orphan"]
+
+API_KEY: Final = 0
+VERSIONS: Final = (3, 13)
+ADVERTISED_MIN: Final = 0
+"""Old librdkafka sends uncompressed to a broker that does not offer version 0."""
+
+_NO_ACKS, _ALL_ACKS = 0, -1
+_ZSTD_SINCE: Final = 7
+_ZSTD: Final = 4
+_TRANSACTIONAL: Final = 0x10
+_ATTRIBUTES_LOW: Final = 22
+_MAGIC: Final = 16
+_BATCH_LENGTH: Final = struct.Struct(">i").unpack_from
+
+Results = list[tuple[str | bytes, list[PartitionResult]]]
+Waits = list[tuple["PartitionLog", int, list[PartitionResult], int]]
+"""Partition, offset up to which it must be on disk, where its result is: list and position."""
+
+
+def serve(connection: Connection, version: int, correlation_id: int, frame: memoryview, pos: int) -> None:
+    """Handle one request."""
+    request = decode_request(version, frame, pos)
+    acks = request.acks
+    broker = connection.server.broker
+    results, waits, failed = _append_all(broker, request, version, frame)
+    if acks == _NO_ACKS:
+        if failed:
+            connection.close("a Produce request with acks=0 failed, and there is no answer to say so")
+    elif waits:
+        _AnswerWhenDurable(connection, version, correlation_id, results, waits).start(broker)
+    else:
+        connection.answer(encode_response(version, correlation_id, results))
+
+
+def serve_orphan(connection: Connection, frame: memoryview) -> None:
+    """Handle a request whose client is gone, if it wants no answer."""
+    version = int.from_bytes(frame[2:4], "big", signed=True)
+    if not VERSIONS[0] <= version <= VERSIONS[1]:
+        return
+    try:
+        cursor = Cursor(frame, 10 + max(0, int.from_bytes(frame[8:10], "big", signed=True)))
+        if version >= FLEXIBLE_SINCE:
+            cursor.skip_tags()
+        request = decode_request(version, frame, cursor.pos)
+    except InvalidRequest:
+        return
+    if request.acks == _NO_ACKS:
+        _append_all(connection.server.broker, request, version, frame)
+
+
+def _append_all(
+    broker: Broker, request: ProduceRequest, version: int, frame: memoryview
+) -> tuple[Results, Waits, bool]:
+    acks = request.acks
+    refused = error_codes.NONE if acks in (-1, 0, 1) else error_codes.INVALID_REQUIRED_ACKS
+    results: Results = []
+    waits: Waits = []
+    failed = False
+    for key, partitions in request.topics:
+        topic, code = broker.find_topic(key)
+        if topic is not None and topic.internal:
+            code = error_codes.INVALID_TOPIC
+        code = refused or code
+        done: list[PartitionResult] = []
+        for index, start, end in partitions:
+            if topic is None or code or not 0 <= index < len(topic.partitions):
+                failed = True
+                done.append(PartitionResult(index, code or error_codes.UNKNOWN_TOPIC_OR_PARTITION, -1, -1, -1))
+                continue
+            partition = topic.partitions[index]
+            try:
+                if (
+                    start == NO_RECORDS
+                    or frame[start + _ATTRIBUTES_LOW : start + _ATTRIBUTES_LOW + 1].tobytes() > b"\x03"
+                ):
+                    _ensure_acceptable(frame, start, end, version)
+                info = partition.append(frame[start:end], acks_all=acks == _ALL_ACKS)
+            except HeadraceError as error:
+                failed = True
+                done.append(_refusal(index, error, frame, start, end))
+                continue
+            if acks == _ALL_ACKS:
+                waits.append((partition, info.last_offset + 1, done, len(done)))
+            done.append(PartitionResult(index, 0, info.base_offset, info.log_append_time_ms, info.log_start))
+        results.append((key, done))
+    return results, waits, failed
+
+
+def _ensure_acceptable(frame: memoryview, start: int, end: int, version: int) -> None:
+    """Refuse what depends on the request and not on the log."""
+    if start == NO_RECORDS:
+        raise Refused(error_codes.INVALID_RECORD, "a partition without a record batch")
+    if end - start <= _ATTRIBUTES_LOW or frame[start + _MAGIC] != 2:
+        return
+    attributes = frame[start + _ATTRIBUTES_LOW]
+    if attributes & 7 == _ZSTD and version < _ZSTD_SINCE:
+        raise Refused(error_codes.UNSUPPORTED_COMPRESSION_TYPE, f"zstd in a Produce request of version {version}")
+    if attributes & _TRANSACTIONAL:
+        raise Refused(error_codes.INVALID_TXN_STATE, "a batch of a transaction that was not begun")
+
+
+def _refusal(index: int, error: HeadraceError, frame: memoryview, start: int, end: int) -> PartitionResult:
+    code = code_of(error)
+    if isinstance(error, CorruptMessage) and _has_no_batch(frame, start, end):
+        code = error_codes.INVALID_RECORD
+    return PartitionResult(index, code, -1, -1, -1, error.message)
+
+
+def _has_no_batch(frame: memoryview, start: int, end: int) -> bool:
+    """Whether Kafka would find no whole batch of the present format here, which it calls an invalid record."""
+    size = end - start
+    if size < 12:
+        return True
+    (length,) = _BATCH_LENGTH(frame, start + 8)
+    if length < 14:
+        return False
+    if size < 17:
+        return True
+    magic = frame[start + _MAGIC]
+    return magic in (0, 1) or (magic == 2 and size < length + 12)
+
+
+class _AnswerWhenDurable:
+    """Waits for all partitions of one request."""
+
+    __slots__ = ("_connection", "_correlation_id", "_left", "_results", "_slot", "_version", "_waits")
+
+    def __init__(
+        self, connection: Connection, version: int, correlation_id: int, results: Results, waits: Waits
+    ) -> None:
+        self._connection = connection
+        self._version = version
+        self._correlation_id = correlation_id
+        self._results = results
+        self._waits = waits
+        self._left = len(waits)
+        self._slot: Slot = connection.park()
+
+    def start(self, broker: Broker) -> None:
+        """Ask for the syncs."""
+        when_durable = broker.commit.when_durable
+        if self._left == 1:
+            partition, next_offset, _, _ = self._waits[0]
+            when_durable(partition, next_offset, self._first_is_done)
+            return
+        for position, (partition, next_offset, _, _) in enumerate(self._waits):
+            when_durable(partition, next_offset, lambda error, at=position: self._is_done(at, error))  # type: ignore[misc]
+
+    def _first_is_done(self, error: HeadraceError | None) -> None:
+        self._is_done(0, error)
+
+    def _is_done(self, position: int, error: HeadraceError | None) -> None:
+        if error is not None:
+            _, _, results, at = self._waits[position]
+            results[at] = PartitionResult(results[at].partition, error.kafka_code, -1, -1, -1, error.message)
+        self._left -= 1
+        if self._left == 0:
+            response = encode_response(self._version, self._correlation_id, self._results)
+            self._connection.complete(self._slot, response)
