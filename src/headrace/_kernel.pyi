@@ -106,7 +106,7 @@ def build_batch(
     gzip 1 to 9, zstd as zstd has them, lz4 1 to 17 (taken for Kafka's sake, without effect), snappy none."""
 
 def recompress(batch: Buffer, codec: int, level: int | None = None, *, max_bytes: int = ...) -> bytearray:
-    """The same batch (header fields kept) with its records in another codec."""
+    """The same batch (header fields kept) with its records, which must be well formed, in another codec."""
 
 class LatestOffsets:
     """The latest offset of every key, by a keyed 128-bit hash: what compaction builds in its first pass."""

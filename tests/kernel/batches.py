@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import struct
 from collections.abc import Iterable
 from typing import Any
 
 import cramjam
 import kafka.codec
+import lz4.frame
+import zstandard
 from aiokafka.record.default_records import DefaultRecordBatch as AiokafkaBatch
 from aiokafka.record.default_records import DefaultRecordBatchBuilder as AiokafkaBuilder
 from hypothesis import strategies as st
@@ -85,6 +88,26 @@ def with_stored(data: bytes | bytearray, codec: int, stored: bytes) -> bytearray
     changed = bytearray(data[:61]) + stored
     struct.pack_into(">h", changed, 21, attributes & ~7 | codec)
     return with_crc(changed)
+
+
+def compressed(codec: int, data: bytes) -> bytes:
+    """These bytes in a codec, by other libraries."""
+    match codec:
+        case 1:
+            return gzip.compress(data, 1)
+        case 2:
+            return xerial([data])
+        case 3:
+            return lz4.frame.compress(data)
+        case 4:
+            return zstandard.ZstdCompressor().compress(data)
+    return data
+
+
+def xerial(chunks: Iterable[bytes], version: bytes = struct.pack(">ii", 1, 1)) -> bytes:
+    """Snappy in Xerial's framing, one block for each chunk."""
+    blocks = [bytes(cramjam.snappy.compress_raw(chunk)) for chunk in chunks]
+    return b"\x82SNAPPY\x00" + version + b"".join(struct.pack(">i", len(block)) + block for block in blocks)
 
 
 def body(records: Iterable[Fields]) -> bytes:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from headrace import _kernel as kernel
 
 from . import batches
-from .batches import CODECS, COMPRESSED, Fields
+from .batches import CODECS, COMPRESSED, Fields, xerial
 
 LIBRARIES = ["kafka-python", "aiokafka"]
 
@@ -131,11 +131,6 @@ def test_a_wrong_checksum_inside_an_lz4_frame_is_noticed(checksum: str) -> None:
     with pytest.raises(kernel.BadBatch) as caught:
         records_of(3, bytes(stored))
     assert caught.value.kind == "decompress"
-
-
-def xerial(chunks: list[bytes], version: bytes = struct.pack(">ii", 1, 1)) -> bytes:
-    blocks = [bytes(cramjam.snappy.compress_raw(chunk)) for chunk in chunks]
-    return b"\x82SNAPPY\x00" + version + b"".join(struct.pack(">i", len(block)) + block for block in blocks)
 
 
 @pytest.mark.parametrize(

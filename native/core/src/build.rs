@@ -4,7 +4,7 @@ use crate::codec::Codec;
 use crate::error::{BadBatch, Kind, Result};
 use crate::header::{CODEC_MASK, Header};
 use crate::varint::{put_i32, put_i64, size};
-use crate::walk::{self, Record};
+use crate::walk::{self, Record, Records};
 
 /// What a record is made of besides its place in the batch. Header bytes are as stored, without their count.
 pub struct Content<'a> {
@@ -97,7 +97,7 @@ pub fn put_batch(
     header.write(&stored, out)
 }
 
-/// The same batch with its records in another codec.
+/// The same batch with its records, which must be well formed, in another codec.
 pub fn recompress(data: &[u8], codec: Codec, level: Option<i32>, max: usize) -> Result<Vec<u8>> {
     let header = Header::parse(data, 0)?;
     if header.size < data.len() {
@@ -106,6 +106,9 @@ pub fn recompress(data: &[u8], codec: Codec, level: Option<i32>, max: usize) -> 
     header.check_crc(data)?;
     let mut scratch = Vec::new();
     let body = walk::body(&header, data, max, &mut scratch)?;
+    for record in Records::new(&header, body)? {
+        record?;
+    }
     let mut out = Vec::new();
     put_batch(&header, codec, level, body, &mut out)?;
     Ok(out)
