@@ -47,7 +47,7 @@ class GroupCommit:
         if partition in self._running:
             self._again.add(partition)
             return
-        job = partition.start_sync()
+        job = None if partition.deleted else partition.start_sync()
         if job is None:
             self._serve(partition)
             return

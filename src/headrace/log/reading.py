@@ -140,6 +140,8 @@ def _read_segment(row: SegmentRow, segment: Segment, position: int, want: _Want,
             return _trimmed(data, start, end, next_offset, position, want)
         if bad is not None:
             raise _damaged(row, segment, position + start, str(bad))
+        if len(data) < min(size, segment.size - position):
+            raise _damaged(row, segment, position + start, "the file is shorter than its index says")
         position += start
         rest = data[start:]
         if len(rest) >= _PREFIX:
@@ -153,8 +155,6 @@ def _read_segment(row: SegmentRow, segment: Segment, position: int, want: _Want,
             size = max(size, batch_size)
         elif rest and position + len(rest) >= segment.size:
             raise _damaged(row, segment, position, "the last batch is cut short")
-        elif not data:
-            raise _damaged(row, segment, position, "the file is shorter than its index says")
     return None
 
 
