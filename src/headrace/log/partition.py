@@ -352,8 +352,10 @@ class PartitionLog(SegmentRow):
             self.roll()
 
     def roll(self) -> None:
-        """Seal the active segment and start a new one."""
+        """Seal the active segment and start a new one; an empty one stays active."""
         place, old = self.place, self.active
+        if old.size == 0:
+            return
         fresh = Segment.create(place.files, place.open_files, place.folder, self.end_offset, place.clock.now_ms())
         old.seal()
         self.add_segment(fresh)
