@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tomllib
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -34,6 +35,7 @@ SORTED_BY = (
     "partition_index",
     "index",
     "resource_name",
+    "resource_type",
     "member_id",
     "api_key",
 )
@@ -44,11 +46,15 @@ class Names:
     """Readable names for values that the broker made up, given in the order they are first seen."""
 
     known: dict[Any, str] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
 
     def of(self, kind: str, value: Any) -> Any:
         if value in (None, "", -1, uuid.UUID(int=0)) or (kind == "session_id" and value == 0):
             return value
-        return self.known.setdefault(value, f"<{kind} {len(self.known) + 1}>")
+        if value not in self.known:
+            self.counts[kind] += 1
+            self.known[value] = f"<{kind} {self.counts[kind]}>"
+        return self.known[value]
 
     def learn(self, value: Any, name: str) -> None:
         self.known[value] = name

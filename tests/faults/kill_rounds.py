@@ -1,7 +1,8 @@
 """Kills a real node with SIGKILL while idempotent producers write, starts it again, and checks the log; many times.
 
-After every restart: each acknowledged record is at the offset that was acknowledged, each record is there once, each producer's records are in
-order without a gap, a partition's offsets have no hole, and the last committed group offset is there. Run it with `make faults ROUNDS=1000`.
+After every restart: each acknowledged record is at the offset that was acknowledged, each record is there once, each
+producer's records are in order without a gap, a partition's offsets have no hole, and the last committed offset of a
+group is there. `make faults ROUNDS=1000` runs it.
 """
 
 from __future__ import annotations
@@ -232,9 +233,8 @@ def _hold(found: list[tuple[int, int]], promised: list[list[int]], partition: in
         for number, offset in enumerate(offsets):
             if offset >= len(found) or found[offset] != (writer, number):
                 there = found[offset] if offset < len(found) else "nothing"
-                raise Lost(
-                    f"partition {partition}: record {number} of producer {writer} was acknowledged at {offset}; there is {there}"
-                )
+                what = f"record {number} of producer {writer}"
+                raise Lost(f"partition {partition}: {what} was acknowledged at {offset}; there is {there}")
 
 
 def _patiently(attempt: Callable[[], T], patience: float = 30.0) -> T:
@@ -271,7 +271,7 @@ def main() -> int:
             return 1
     took = time.monotonic() - started
     print(
-        f"\n{chosen.rounds} kills in {took:.0f} s; {campaign.checked:,} acknowledged records, each there once and in order."
+        f"\n{chosen.rounds} kills in {took:.0f} s; {campaign.checked:,} acknowledged records, each there once, in order"
     )
     return 0
 
