@@ -30,7 +30,10 @@ pub fn records_to_arrow(
             continue;
         }
         header.check_crc(data)?;
-        for record in Records::new(&header, body(&header, data, max, &mut scratch)?)? {
+        let body = body(&header, data, max, &mut scratch)?;
+        let records = Records::new(&header, body)?;
+        columns.reserve(records.promised(), body.len());
+        for record in records {
             let record = record?;
             let offset = header.offset(record.offset_delta);
             if (start_offset..end_offset).contains(&offset) {
@@ -55,6 +58,16 @@ struct Columns {
 }
 
 impl Columns {
+    /// Make room for so many records of so many bytes; both were measured, not told.
+    fn reserve(&mut self, records: usize, bytes: usize) {
+        self.offsets.reserve(records);
+        self.timestamps.reserve(records);
+        self.header_ends.reserve(records);
+        self.keys.ends.reserve(records);
+        self.values.ends.reserve(records);
+        self.values.data.reserve(bytes);
+    }
+
     #[inline]
     fn push(&mut self, header: &Header, offset: i64, record: &Record<'_>) -> Result<()> {
         self.offsets.push(offset);

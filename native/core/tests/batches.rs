@@ -137,6 +137,30 @@ fn what_decompresses_without_end_is_stopped() {
 }
 
 #[test]
+fn what_cannot_be_compressed_is_bounded_too() {
+    let rows = [(0, None, Some(Random::new(8).bytes(200_000)))];
+    for codec in CODECS.into_iter().filter(|codec| *codec != Codec::None) {
+        assert_eq!(kind(walk(&batch(codec, 0, &rows), 100_000)), Kind::TooBig);
+    }
+}
+
+#[test]
+fn a_wrong_checksum_is_never_read_past() {
+    for codec in CODECS {
+        let mut data = batch(codec, 0, &rows(&mut Random::new(6), 10));
+        let latest = latest(&data);
+        *data.last_mut().unwrap() ^= 1;
+        assert_eq!(kind(walk(&data, MAX)), Kind::Crc);
+        assert_eq!(kind(compact(&data, &plan(&latest, 0))), Kind::Crc);
+        assert_eq!(kind(drop_keys(&data, &HashSet::new(), MAX)), Kind::Crc);
+        assert_eq!(kind(recompress(&data, Codec::None, None, MAX)), Kind::Crc);
+        assert_eq!(kind(find_timestamp(&data, 0, 0, MAX)), Kind::Crc);
+        assert_eq!(kind(max_timestamp(&data, MAX)), Kind::Crc);
+        assert_eq!(kind(records_to_arrow(&data, 0, 9, MAX)), Kind::Crc);
+    }
+}
+
+#[test]
 fn a_slice_is_the_batches_that_hold_the_offsets() {
     let mut random = Random::new(5);
     let parts: Vec<Vec<u8>> = [0, 10, 20]
