@@ -56,7 +56,13 @@ pub fn check_batch(
     keys: bool,
     max_bytes: usize,
 ) -> PyResult<HeaderTuple> {
-    data.light(py, |data| walk::check_batch(data, keys, max_bytes))
+    let check = |data: &[u8]| walk::check_batch(data, keys, max_bytes);
+    let checked = if keys {
+        data.heavy(py, check)
+    } else {
+        data.light(py, check)
+    };
+    checked
         .map(|header| tuple(&header))
         .map_err(|e| raised(py, &e))
 }
@@ -147,11 +153,7 @@ pub fn records<'py>(
     let raise = |e: BadBatch| raised(py, &e);
     while let Some(header) = batches.step_whole().map_err(raise)? {
         let scratch = &mut scratch;
-        let body = if header.size > 4096 {
-            py.detach(|| walk::body(&header, data, max_bytes, scratch))
-        } else {
-            walk::body(&header, data, max_bytes, scratch)
-        };
+        let body = py.detach(|| walk::body(&header, data, max_bytes, scratch));
         for record in Records::new(&header, body.map_err(raise)?).map_err(raise)? {
             list.append(record_tuple(py, &header, &record.map_err(raise)?)?)?;
         }

@@ -7,8 +7,6 @@ use pyo3::prelude::*;
 /// Work on fewer bytes than this is done sooner than the lock is handed over and taken back: a thread that releases it
 /// for a microsecond may wait for milliseconds to get it again.
 const RELEASE_ABOVE: usize = 32 * 1024;
-/// The same for work that decompresses or looks at every record.
-const RELEASE_RECORDS_ABOVE: usize = 4 * 1024;
 
 /// A contiguous buffer that stays where it is while this lives.
 pub struct Bytes(PyBuffer<u8>);
@@ -26,8 +24,8 @@ impl<'py> FromPyObject<'_, 'py> for Bytes {
 }
 
 impl Bytes {
-    /// The bytes. Another thread may write to a bytearray while the lock is released: Headrace never does that to a
-    /// buffer it has given away, and a writer would change numbers that are checked before each use, not lengths of memory.
+    /// The bytes. While the lock is released another thread could write to a bytearray, and that would be a data race:
+    /// Headrace gives a buffer to one call at a time, and does not touch it until the call is back.
     pub fn slice(&self) -> &[u8] {
         match self.0.as_slice_ptr() {
             // SAFETY: the buffer is contiguous bytes, and pinned by the Py_buffer that self holds.
@@ -36,39 +34,44 @@ impl Bytes {
         }
     }
 
-    /// The bytes, to be written.
-    pub fn slice_mut(&mut self) -> PyResult<&mut [u8]> {
+    fn slice_mut(&mut self) -> PyResult<&mut [u8]> {
         if self.0.readonly() {
             return Err(PyTypeError::new_err("the buffer is read-only"));
         }
         match self.0.as_slice_ptr() {
-            // SAFETY: contiguous, writable and pinned; the lock is held and this is the only slice made of it here.
+            // SAFETY: contiguous, writable and pinned, and this is the only slice made of it here.
             Some(mut bytes) if self.0.len_bytes() > 0 => Ok(unsafe { bytes.as_mut() }),
             _ => Ok(&mut []),
         }
     }
 
-    /// Do light work (checksums, headers) on the bytes, without the lock if they are many.
+    /// Do work that is over soon (checksums, headers, a walk over plain records), without the lock if the bytes are many.
     pub fn light<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&[u8]) -> T + Send) -> T {
-        self.work(py, RELEASE_ABOVE, work)
-    }
-
-    /// Do work per record on the bytes, without the lock unless they are few.
-    pub fn heavy<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&[u8]) -> T + Send) -> T {
-        self.work(py, RELEASE_RECORDS_ABOVE, work)
-    }
-
-    fn work<T: Send>(
-        &self,
-        py: Python<'_>,
-        above: usize,
-        work: impl FnOnce(&[u8]) -> T + Send,
-    ) -> T {
         let data = self.slice();
-        if data.len() > above {
+        if data.len() > RELEASE_ABOVE {
             py.detach(|| work(data))
         } else {
             work(data)
+        }
+    }
+
+    /// Do work that may take long, like decompressing: always without the lock, for a few bytes can unpack to many.
+    pub fn heavy<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&[u8]) -> T + Send) -> T {
+        let data = self.slice();
+        py.detach(|| work(data))
+    }
+
+    /// Write to the bytes, without the lock if they are many.
+    pub fn write<T: Send>(
+        &mut self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut [u8]) -> T + Send,
+    ) -> PyResult<T> {
+        let data = self.slice_mut()?;
+        if data.len() > RELEASE_ABOVE {
+            Ok(py.detach(|| work(data)))
+        } else {
+            Ok(work(data))
         }
     }
 }

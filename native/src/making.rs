@@ -29,7 +29,9 @@ pub fn alloc(py: Python<'_>, size: isize) -> PyResult<Bound<'_, PyAny>> {
 
 #[pyfunction]
 pub fn set_append_time(py: Python<'_>, mut batch: Bytes, timestamp: i64) -> PyResult<()> {
-    header::set_append_time(batch.slice_mut()?, timestamp).map_err(|e| raised(py, &e))
+    batch
+        .write(py, |batch| header::set_append_time(batch, timestamp))?
+        .map_err(|e| raised(py, &e))
 }
 
 fn codec_and_level(codec: i64, level: Option<i32>) -> PyResult<Codec> {
