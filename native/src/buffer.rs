@@ -45,7 +45,7 @@ impl Bytes {
         }
     }
 
-    /// Do work that is over soon (checksums, headers, a walk over plain records), without the lock if the bytes are many.
+    /// Do work that is over soon (checksums, headers, plain records), without the lock if the bytes are many.
     pub fn light<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&[u8]) -> T + Send) -> T {
         let data = self.slice();
         if data.len() > RELEASE_ABOVE {

@@ -1,7 +1,7 @@
 //! Snappy as Kafka clients send it: Xerial's framing, or one raw block.
 //!
-//! Xerial: 16 bytes of header (`\x82SNAPPY\0`, version, compatible version), then blocks of a big-endian length and that
-//! many bytes of raw snappy. A stream may be several of these in a row.
+//! Xerial: 16 bytes of header (`\x82SNAPPY\0`, version, compatible version), then blocks, each of a big-endian length
+//! and that many bytes of raw snappy. A stream may be several of these in a row.
 
 use crate::codec::{broken, too_big};
 use crate::error::Result;
