@@ -62,6 +62,8 @@ def _alter(broker: Broker, resource: Any, change: Change, validate_only: bool) -
 
 
 def _alter_topic(broker: Broker, resource: Any, change: Change, validate_only: bool) -> None:
+    if not resource.resource_name:
+        raise Refused(error_codes.INVALID_REQUEST, "there are no settings of all topics; set the broker's")
     ensure_topic_name(resource.resource_name)
     topic = broker.store.topic(resource.resource_name)
     overrides = change(resource, TOPIC_DEFINITIONS, topic.overrides, broker.store.defaults)
@@ -84,7 +86,10 @@ def _alter_broker(broker: Broker, resource: Any, change: Change, validate_only: 
     for name, text in changed.items():
         if name not in BROKER_DEFINITIONS:
             raise InvalidConfig(f"there is no broker setting '{name}'")
-        BROKER_DEFINITIONS[name].parse(text)
+        try:
+            BROKER_DEFINITIONS[name].parse(text)
+        except InvalidConfig as error:
+            raise Refused(error_codes.INVALID_REQUEST, error.message) from None
     if not validate_only:
         settings.change(broker.store, **{"for_all" if for_all else "for_this": changed})
 

@@ -23,6 +23,7 @@ VERSIONS: Final = (2, 7)
 
 MAX_PARTITIONS: Final = 10_000
 _DEFAULT: Final = -1
+_METADATA_TOPIC: Final = "__cluster_metadata"
 
 
 async def handle(broker: Broker, request: Any, context: RequestContext) -> dict[str, Any]:
@@ -34,6 +35,8 @@ async def handle(broker: Broker, request: Any, context: RequestContext) -> dict[
         try:
             if counts[item.name] > 1:
                 raise Refused(error_codes.INVALID_REQUEST, "Duplicate topic name.")
+            if item.name == _METADATA_TOPIC:
+                raise Refused(error_codes.INVALID_REQUEST, f"the name '{_METADATA_TOPIC}' is reserved")
             partitions = _partitions(broker, item)
             left -= partitions
             if left < 0:

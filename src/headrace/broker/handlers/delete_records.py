@@ -34,8 +34,8 @@ def _delete(broker: Broker, name: str, item: Any) -> dict[str, Any]:
         partition = broker.store.partition(name, item.partition_index)
         if broker.store.topic(name).internal:
             raise Refused(error_codes.INVALID_TOPIC, f"records of the internal topic '{name}' cannot be deleted")
-        if not partition.config.delete:
-            raise Refused(error_codes.POLICY_VIOLATION, f"topic '{name}' does not have cleanup.policy delete")
+        if partition.config.compact and not partition.config.delete:
+            raise Refused(error_codes.POLICY_VIOLATION, f"topic '{name}' is compacted, and only that")
         low_watermark = partition.delete_records(item.offset)
     except HeadraceError as error:
         code = code_of(error)

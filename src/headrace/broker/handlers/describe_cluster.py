@@ -28,7 +28,6 @@ async def handle(broker: Broker, request: Any, context: RequestContext) -> dict[
         return {
             "error_code": _MISMATCHED_ENDPOINT_TYPE if known else _UNSUPPORTED_ENDPOINT_TYPE,
             "error_message": f"endpoints of type {kind} are not to be had from a broker",
-            "endpoint_type": kind,
         }
     asked = request.include_cluster_authorized_operations
     return {

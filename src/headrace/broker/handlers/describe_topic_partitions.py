@@ -8,8 +8,7 @@ from headrace.broker import error_codes
 from headrace.broker.authorized import TOPIC_OPERATIONS
 from headrace.broker.handlers.metadata import partition_metadata
 from headrace.broker.primitives import NO_UUID
-from headrace.broker.refused import Refused
-from headrace.errors import InvalidRequest, InvalidTopicName
+from headrace.errors import InvalidTopicName
 from headrace.log.store import ensure_topic_name
 
 if TYPE_CHECKING:
@@ -25,13 +24,12 @@ VERSIONS: Final = (0, 0)
 async def handle(broker: Broker, request: Any, context: RequestContext) -> dict[str, Any]:
     """From the cursor on, up to the limit."""
     cursor = request.cursor
-    if cursor is not None and cursor.partition_index < 0:
-        raise InvalidRequest(f"a cursor at partition {cursor.partition_index}")
-    names = sorted({item.name for item in request.topics} or broker.store.topics)
+    asked = {item.name for item in request.topics}
+    if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)):
+        return {"topics": [{"error_code": error_codes.INVALID_REQUEST, "name": name} for name in sorted(asked)]}
+    names = sorted(asked or broker.store.topics)
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
-        if request.topics and cursor.topic_name not in names:
-            raise Refused(error_codes.INVALID_REQUEST, "the cursor's topic is not one of those asked for")
     left = max(1, min(broker.settings.value("max.request.partition.size.limit"), request.response_partition_limit))
     topics: list[dict[str, Any]] = []
     for name in names:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.broker import error_codes
-from headrace.errors import HeadraceError, InvalidRequest
+from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
     from headrace.broker.broker import Broker
@@ -21,20 +21,28 @@ _PREFERRED, _UNCLEAN = 0, 1
 
 async def handle(broker: Broker, request: Any, context: RequestContext) -> dict[str, Any]:
     """Not needed, for each partition that was named; nothing to say where all were meant."""
-    if request.election_type not in (_PREFERRED, _UNCLEAN):
-        raise InvalidRequest(f"an election of type {request.election_type}")
+    if request.topic_partitions is None:
+        return {"replica_election_results": [{"topic": name, "partition_result": []} for name in broker.store.topics]}
+    is_known = request.election_type in (_PREFERRED, _UNCLEAN)
     return {
+        "error_code": error_codes.NONE if is_known else error_codes.INVALID_REQUEST,
         "replica_election_results": [
-            {"topic": item.topic, "partition_result": [_result(broker, item.topic, index) for index in item.partitions]}
-            for item in request.topic_partitions or ()
-        ]
+            {
+                "topic": item.topic,
+                "partition_result": [
+                    {"partition_id": index, **_result(broker, item.topic, index, is_known)} for index in item.partitions
+                ],
+            }
+            for item in request.topic_partitions
+        ],
     }
 
 
-def _result(broker: Broker, name: str, index: int) -> dict[str, Any]:
-    code, message = error_codes.ELECTION_NOT_NEEDED, "there is one node, and it leads every partition"
+def _result(broker: Broker, name: str, index: int, is_known: bool) -> dict[str, Any]:
+    if not is_known:
+        return {"error_code": error_codes.INVALID_REQUEST, "error_message": "there is no election of this type"}
     try:
         broker.store.partition(name, index)
     except HeadraceError as error:
-        code, message = error.kafka_code, str(error)
-    return {"partition_id": index, "error_code": code, "error_message": message}
+        return {"error_code": error.kafka_code, "error_message": str(error)}
+    return {"error_code": error_codes.ELECTION_NOT_NEEDED, "error_message": "there is one node, and it leads all"}

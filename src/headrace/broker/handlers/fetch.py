@@ -47,6 +47,8 @@ _SCARCE_BYTES: Final = 64 << 10
 _ZSTD_SINCE: Final = 10
 _EMPTY: Final = b""
 
+Answers = list[tuple[Followed, PartitionAnswer]]
+
 
 def serve(connection: Connection, version: int, correlation_id: int, frame: memoryview, pos: int) -> None:
     """Handle one request."""
@@ -83,10 +85,11 @@ class _Fetch:
         "_correlation_id",
         "_followed",
         "_full",
-        "_is_replica",
         "_max_bytes",
         "_max_wait_ms",
+        "_may_read",
         "_min_bytes",
+        "_refused",
         "_session",
         "_slot",
         "_timer",
@@ -113,10 +116,11 @@ class _Fetch:
         self._followed = followed
         self._full = full
         self._committed = request.isolation == 1
-        self._is_replica = request.replica_id >= 0
+        self._refused = _refusal(request)
         self._max_bytes = max(0, min(request.max_bytes, broker.fetch_max_bytes, _RESPONSE_BYTES))
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._max_wait_ms = request.max_wait_ms
+        self._may_read = True
         self._slot: Slot | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._wake_scheduled = False
@@ -126,16 +130,13 @@ class _Fetch:
         self._resolve()
         if self._max_wait_ms <= 0 or not self._followed or self._has_error():
             self._answer(self._read())
-        elif self._min_bytes <= 1:
+            return
+        if self._min_bytes <= 1 or self._has_enough():
             answers = self._read()
-            if self._min_bytes <= 0 or any(len(answer.records) or answer.error_code for _, answer in answers):
+            if self._is_enough(answers):
                 self._answer(answers)
-            else:
-                self._park()
-        elif self._has_enough():
-            self._answer(self._read())
-        else:
-            self._park()
+                return
+        self._park()
 
     # Waiting ---------------------------------------------------------------------------------------------------
 
@@ -171,25 +172,32 @@ class _Fetch:
         if self._connection.congested:
             self._connection.when_room(self._look_again)
             return
-        self._finish()
+        answers = self._read()
+        if self._is_enough(answers):
+            self._finish(answers)
 
     def _time_is_up(self) -> None:
         if self._connection.congested:
-            self._max_bytes = 0
-        self._finish()
+            self._may_read = False
+        self._finish(self._read())
 
-    def _finish(self) -> None:
+    def _finish(self, answers: Answers) -> None:
         self._stop_listening()
         self._connection.on_close.pop(self, None)
-        self._answer(self._read())
+        self._answer(answers)
+
+    def _is_enough(self, answers: Answers) -> bool:
+        """Whether what was read need not wait for more."""
+        size = sum(len(answer.records) for _, answer in answers)
+        return size >= self._min_bytes or any(answer.error_code for _, answer in answers)
 
     def _has_error(self) -> bool:
-        if self._is_replica:
+        if self._refused:
             return True
         return any(item.error or self._epoch_error(item) for item in self._followed)
 
     def _has_enough(self) -> bool:
-        """Whether there is as much to read as was asked for, or an error to tell."""
+        """Whether there seems to be as much to read as was asked for, or an error to tell."""
         wanted = max(self._min_bytes, 1)
         committed = self._committed
         total = 0
@@ -225,27 +233,27 @@ class _Fetch:
             return error_codes.FENCED_LEADER_EPOCH
         return error_codes.UNKNOWN_LEADER_EPOCH
 
-    def _read(self) -> list[tuple[Followed, PartitionAnswer]]:
+    def _read(self) -> Answers:
         left = self._max_bytes
         if self._connection.server.is_full:
             left = min(left, _SCARCE_BYTES)
-        min_one = left > 0
+        min_one = self._may_read
         committed = self._committed
-        answers: list[tuple[Followed, PartitionAnswer]] = []
+        answers: Answers = []
         for item in self._followed:
             partition = item.partition
             error = self._error(item)
             if partition is None or error:
-                answers.append((item, _failed(item.index, error)))
+                answers.append((item, _failed(item.index, error, [] if partition is None else None)))
                 continue
             offset = item.offset
-            if offset == partition.high_watermark:
+            if offset == partition.high_watermark or not self._may_read:
                 answers.append((item, _nothing(item.index, partition, committed)))
                 continue
             try:
-                result = partition.read(offset, min(item.max_bytes, left), committed=committed, min_one=min_one)
+                result = partition.read(offset, max(0, min(item.max_bytes, left)), committed=committed, min_one=min_one)
             except HeadraceError as failure:
-                answers.append((item, _failed(item.index, failure.kafka_code)))
+                answers.append((item, _failed(item.index, failure.kafka_code, None)))
                 continue
             size = len(result.data)
             if size:
@@ -268,8 +276,8 @@ class _Fetch:
         return answers
 
     def _error(self, item: Followed) -> int:
-        if self._is_replica:
-            return error_codes.TOPIC_AUTHORIZATION_FAILED
+        if self._refused:
+            return self._refused
         partition = item.partition
         if partition is None:
             return item.error or error_codes.UNKNOWN_TOPIC_OR_PARTITION
@@ -279,7 +287,7 @@ class _Fetch:
 
     # Answering -------------------------------------------------------------------------------------------------
 
-    def _answer(self, answers: list[tuple[Followed, PartitionAnswer]]) -> None:
+    def _answer(self, answers: Answers) -> None:
         session = self._session
         if session is not None:
             answers = self._news(session, answers)
@@ -291,15 +299,14 @@ class _Fetch:
                 topics.append((last_key, []))
             topics[-1][1].append(answer)
         session_id = NO_SESSION if session is None or session.id not in self._broker.sessions else session.id
-        response = encode_response(self._version, self._correlation_id, error_codes.NONE, session_id, topics)
+        code = self._refused if self._refused == error_codes.UNKNOWN_SERVER_ERROR else error_codes.NONE
+        response = encode_response(self._version, self._correlation_id, code, session_id, topics)
         if self._slot is None:
             self._connection.answer(response)
         else:
             self._connection.complete(self._slot, response)
 
-    def _news(
-        self, session: FetchSession, answers: list[tuple[Followed, PartitionAnswer]]
-    ) -> list[tuple[Followed, PartitionAnswer]]:
+    def _news(self, session: FetchSession, answers: Answers) -> Answers:
         """What an incremental answer has to say: data, errors, and watermarks that moved."""
         news = []
         for item, answer in answers:
@@ -318,6 +325,13 @@ class _Fetch:
         return news
 
 
+def _refusal(request: FetchRequest) -> int:
+    """What is wrong with the request as a whole: another broker that wants to replicate, an unknown isolation."""
+    if request.replica_id >= 0:
+        return error_codes.TOPIC_AUTHORIZATION_FAILED
+    return error_codes.NONE if request.isolation in (0, 1) else error_codes.UNKNOWN_SERVER_ERROR
+
+
 def _nothing(index: int, partition: PartitionLog, committed: bool) -> PartitionAnswer:
     return PartitionAnswer(
         index,
@@ -330,5 +344,5 @@ def _nothing(index: int, partition: PartitionLog, committed: bool) -> PartitionA
     )
 
 
-def _failed(index: int, code: int) -> PartitionAnswer:
-    return PartitionAnswer(index, code, -1, -1, -1, [], _EMPTY)
+def _failed(index: int, code: int, aborted: list[tuple[int, int]] | None) -> PartitionAnswer:
+    return PartitionAnswer(index, code, -1, -1, -1, aborted, _EMPTY)

@@ -16,7 +16,6 @@ API_KEY: Final = 22
 VERSIONS: Final = (0, 5)
 
 _NONE: Final = -1
-_TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Final = 53
 
 
 async def handle(broker: Broker, request: Any, context: RequestContext) -> dict[str, Any]:
@@ -24,7 +23,7 @@ async def handle(broker: Broker, request: Any, context: RequestContext) -> dict[
     if (request.producer_id == _NONE) != (request.producer_epoch == _NONE) or request.transactional_id == "":
         return _refused(error_codes.INVALID_REQUEST)
     if request.transactional_id is not None:
-        return _refused(_TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return _refused(error_codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     return {"producer_id": broker.store.new_producer_id(), "producer_epoch": 0}
 
 

@@ -24,21 +24,16 @@ _UNKNOWN: Final = (-1, -1, -1)
 
 
 async def handle(broker: Broker, request: Any, context: RequestContext) -> dict[str, Any]:
-    """Each partition on its own."""
+    """Each partition on its own; one that is asked for twice is refused."""
     counts = Counter((topic.name, item.partition_index) for topic in request.topics for item in topic.partitions)
     committed = request.isolation_level == 1
-    return {
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [
-                    _answer(broker, topic.name, item, counts[topic.name, item.partition_index], committed, context)
-                    for item in topic.partitions
-                ],
-            }
-            for topic in request.topics
-        ]
-    }
+    topics: dict[str, dict[int, dict[str, Any]]] = {}
+    for topic in request.topics:
+        answers = topics.setdefault(topic.name, {})
+        for item in topic.partitions:
+            times_asked = counts[topic.name, item.partition_index]
+            answers[item.partition_index] = _answer(broker, topic.name, item, times_asked, committed, context)
+    return {"topics": [{"name": name, "partitions": list(answers.values())} for name, answers in topics.items()]}
 
 
 def _answer(
@@ -47,7 +42,7 @@ def _answer(
     code, found = error_codes.NONE, _UNKNOWN
     if times_asked > 1:
         code = error_codes.INVALID_REQUEST
-    elif context.version < _SINCE.get(item.timestamp, 0):
+    elif context.version < _SINCE.get(item.timestamp, 0) or item.timestamp < _EARLIEST_PENDING_UPLOAD:
         code = error_codes.UNSUPPORTED_VERSION
     else:
         try:

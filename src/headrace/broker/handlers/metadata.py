@@ -32,10 +32,12 @@ async def handle(broker: Broker, request: Any, context: RequestContext) -> dict[
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     asked = request.topics
     if asked is None or (context.version == _EMPTY_IS_ALL and not asked):
-        topics = [_described(broker, topic, operations) for topic in broker.store.topics.values()]
+        topics = [_described(broker, topic) for topic in broker.store.topics.values()]
     else:
         may_create = request.allow_auto_topic_creation and broker.settings.value("auto.create.topics.enable")
-        topics = [_asked(broker, item, context.version, may_create, operations) for item in asked]
+        topics = [_asked(broker, item, context.version, may_create) for item in asked]
+    for described in topics:
+        described["topic_authorized_operations"] = operations
     cluster_operations = getattr(request, "include_cluster_authorized_operations", False)
     return {
         "brokers": brokers(broker),
@@ -73,21 +75,21 @@ def partition_metadata(broker: Broker, topic: Topic, index: int) -> dict[str, An
     }
 
 
-def _asked(broker: Broker, item: Any, version: int, may_create: bool, operations: int) -> dict[str, Any]:
+def _asked(broker: Broker, item: Any, version: int, may_create: bool) -> dict[str, Any]:
     if version < _BY_ID_SINCE and (item.name is None or item.topic_id != NO_UUID):
         return _unknown(item.name or "", error_codes.INVALID_REQUEST)
     if item.topic_id != NO_UUID:
         topic, code = broker.find_topic(item.topic_id)
         if topic is None:
             return _unknown(None, code, item.topic_id)
-        return _described(broker, topic, operations)
+        return _described(broker, topic)
     topic = broker.store.topics.get(item.name)
     if topic is not None:
-        return _described(broker, topic, operations)
+        return _described(broker, topic)
     try:
         ensure_topic_name(item.name or "")
         if may_create:
-            return _described(broker, _create(broker, item.name), operations)
+            return _described(broker, _create(broker, item.name))
     except HeadraceError as error:
         return _unknown(item.name, error.kafka_code)
     return _unknown(item.name, error_codes.UNKNOWN_TOPIC_OR_PARTITION)
@@ -102,14 +104,13 @@ def _create(broker: Broker, name: str) -> Topic:
     return topic
 
 
-def _described(broker: Broker, topic: Topic, operations: int) -> dict[str, Any]:
+def _described(broker: Broker, topic: Topic) -> dict[str, Any]:
     return {
         "error_code": error_codes.NONE,
         "name": topic.name,
         "topic_id": topic.id,
         "is_internal": topic.internal,
         "partitions": [partition_metadata(broker, topic, index) for index in range(len(topic.partitions))],
-        "topic_authorized_operations": operations,
     }
 
 

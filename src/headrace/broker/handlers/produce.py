@@ -20,7 +20,7 @@ from headrace.broker.codecs.produce import (
 )
 from headrace.broker.primitives import Cursor
 from headrace.broker.refused import Refused, code_of
-from headrace.errors import CorruptMessage, HeadraceError, InvalidRequest
+from headrace.errors import CorruptMessage, HeadraceError, InvalidRequest, RecordTooLarge, StorageError
 
 if TYPE_CHECKING:
     from headrace.broker.broker import Broker
@@ -103,11 +103,11 @@ def _append_all(
                     start == NO_RECORDS
                     or frame[start + _ATTRIBUTES_LOW : start + _ATTRIBUTES_LOW + 1].tobytes() > b"\x03"
                 ):
-                    _ensure_acceptable(frame, start, end, version)
+                    _ensure_acceptable(request, frame, start, end, version)
                 info = partition.append(frame[start:end], acks_all=acks == _ALL_ACKS)
             except HeadraceError as error:
                 failed = True
-                done.append(_refusal(index, error, frame, start, end))
+                done.append(_refusal(index, error, partition, frame[start:end] if start >= 0 else frame[:0]))
                 continue
             if acks == _ALL_ACKS:
                 waits.append((partition, info.last_offset + 1, done, len(done)))
@@ -116,7 +116,7 @@ def _append_all(
     return results, waits, failed
 
 
-def _ensure_acceptable(frame: memoryview, start: int, end: int, version: int) -> None:
+def _ensure_acceptable(request: ProduceRequest, frame: memoryview, start: int, end: int, version: int) -> None:
     """Refuse what depends on the request and not on the log."""
     if start == NO_RECORDS:
         raise Refused(error_codes.INVALID_RECORD, "a partition without a record batch")
@@ -126,28 +126,38 @@ def _ensure_acceptable(frame: memoryview, start: int, end: int, version: int) ->
     if attributes & 7 == _ZSTD and version < _ZSTD_SINCE:
         raise Refused(error_codes.UNSUPPORTED_COMPRESSION_TYPE, f"zstd in a Produce request of version {version}")
     if attributes & _TRANSACTIONAL:
+        if request.transactional_id is None:
+            raise Refused(error_codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a batch of a transaction without an id")
         raise Refused(error_codes.INVALID_TXN_STATE, "a batch of a transaction that was not begun")
 
 
-def _refusal(index: int, error: HeadraceError, frame: memoryview, start: int, end: int) -> PartitionResult:
-    code = code_of(error)
-    if isinstance(error, CorruptMessage) and _has_no_batch(frame, start, end):
-        code = error_codes.INVALID_RECORD
-    return PartitionResult(index, code, -1, -1, -1, error.message)
+def _refusal(index: int, error: HeadraceError, partition: PartitionLog, batch: memoryview) -> PartitionResult:
+    """The result for a batch that was not appended. Kafka tells the log start where it looked into the batch."""
+    code, log_start = code_of(error), -1
+    if isinstance(error, CorruptMessage):
+        code = error_codes.INVALID_RECORD if _has_no_batch(batch) else code
+    elif not isinstance(error, Refused | RecordTooLarge | StorageError) and not _has_more(batch):
+        log_start = partition.log_start
+    return PartitionResult(index, code, -1, -1, log_start, error.message)
 
 
-def _has_no_batch(frame: memoryview, start: int, end: int) -> bool:
+def _has_no_batch(batch: memoryview) -> bool:
     """Whether Kafka would find no whole batch of the present format here, which it calls an invalid record."""
-    size = end - start
+    size = len(batch)
     if size < 12:
         return True
-    (length,) = _BATCH_LENGTH(frame, start + 8)
+    (length,) = _BATCH_LENGTH(batch, 8)
     if length < 14:
         return False
     if size < 17:
         return True
-    magic = frame[start + _MAGIC]
+    magic = batch[_MAGIC]
     return magic in (0, 1) or (magic == 2 and size < length + 12)
+
+
+def _has_more(batch: memoryview) -> bool:
+    """Whether something follows the first batch."""
+    return len(batch) >= 12 and len(batch) > int(_BATCH_LENGTH(batch, 8)[0]) + 12
 
 
 class _AnswerWhenDurable:
