@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent
-SYSTEM = {"contract", "clients", "faults", "cli"}
+SYSTEM = {"contract", "clients", "faults"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -10,6 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+on_both = pytest.mark.parametrize("server", ["headrace", "kafka"], indirect=True)
+"""The commands are Kafka clients: what they do on Headrace they do on Apache Kafka."""
+
 HEADRACE = str(Path(sys.executable).with_name("headrace"))
 
 

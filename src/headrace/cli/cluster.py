@@ -1,13 +1,14 @@
 """A running cluster (a Headrace node or Apache Kafka) as commands see it.
 
 The client (librdkafka) retries a dead server for minutes and logs to stderr. People want to know at once: so a plain
-connection is tried first, every request has a deadline, and what the client logs is dropped unless ``-X debug=...``
+question is asked first, every request has a deadline, and what the client logs is dropped unless ``-X debug=...``
 asks for it.
 """
 
 from __future__ import annotations
 
 import socket
+import struct
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -31,8 +32,11 @@ T = TypeVar("T")
 Partition = tuple[str, int]
 """Topic and partition index."""
 
+_API_VERSIONS_REQUEST = struct.pack(">ihhih", 10, 18, 0, 0, -1)
+"""Size, key, version 0, correlation id, no client id: what every broker answers, also before authentication."""
+
 _HINTS = {
-    "UNKNOWN_TOPIC_OR_PART": "`headrace topic list` shows the topics there are",
+    "UNKNOWN_TOPIC_OR_PART": "`headrace topic list` shows the topics there are; `headrace topic create` makes one",
     "_UNKNOWN_TOPIC": "`headrace topic list` shows the topics there are; `headrace topic create` makes one",
     "_UNKNOWN_PARTITION": "`headrace topic describe` shows the partitions a topic has",
     "TOPIC_ALREADY_EXISTS": "add --if-not-exists to accept that, or `headrace topic alter` to change it",
@@ -58,7 +62,7 @@ class Cluster:
     def __init__(self, server: str, settings: Mapping[str, str]) -> None:
         self.server = server
         self._settings = dict(settings)
-        _ensure_reachable(server)
+        _ensure_answers(server, plaintext=settings.get("security.protocol", "plaintext").lower().endswith("plaintext"))
         self._admin: AdminClient | None = None
 
     @property
@@ -203,18 +207,24 @@ def failure(error: KafkaError, doing: str, server: str) -> CommandFailed:
     return CommandFailed(f"{doing}: {error.str().rstrip('.')} ({name.lstrip('_')}).", hint=_HINTS.get(name))
 
 
-def _ensure_reachable(server: str) -> None:
+def _ensure_answers(server: str, *, plaintext: bool) -> None:
+    """Raise unless one of the addresses answers; over plaintext it must answer Kafka's first question."""
     reasons = []
     for address in server.split(","):
         host, port = _host_and_port(address.strip())
         try:
-            socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S).close()
+            with socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S) as connection:
+                if plaintext:
+                    connection.sendall(_API_VERSIONS_REQUEST)
+                    if not connection.recv(1):
+                        raise ConnectionResetError("it closed the connection")
+            return
+        except TimeoutError:
+            reasons.append(f"{address}: no answer in {CONNECT_TIMEOUT_S:.0f} s")
         except OSError as error:
             reasons.append(f"{address}: {error.strerror or error}")
-        else:
-            return
     raise CommandFailed(
-        f"no server answers at {server}.",
+        f"no Kafka server answers at {server}.",
         detail="; ".join(reasons),
         hint="start one with `headrace up`, or say where it is with --server HOST:PORT or HEADRACE_SERVER",
     )

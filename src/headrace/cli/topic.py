@@ -61,21 +61,23 @@ def create(
     config = name_values(settings, "--set")
     wanted = [NewTopic(name, partitions or -1, -1, config=config) for name in dict.fromkeys(names)]
     made = cluster.admin.create_topics(wanted, operation_timeout=REQUEST_TIMEOUT_S, request_timeout=REQUEST_TIMEOUT_S)
-    results = []
+    results, failed = [], None
     for name, future in made.items():
-        created = True
+        error = future.exception(REQUEST_TIMEOUT_S + 5)
+        exists = isinstance(error, KafkaException) and error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
         try:
-            future.result()
-        except KafkaException as error:
-            if not (if_not_exists and error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS):
+            if not (if_not_exists and exists):
                 cluster.answer(future, f"topic {name!r} was not created")
-            created = False
-        results.append({"name": name, "created": created})
+            results.append({"name": name, "created": not exists})
+        except CommandFailed as failure:
+            failed = failed or failure
     if output is OutputFormat.json:
         print_json(results)
     else:
         for result in results:
             print_line(f"{'Created' if result['created'] else 'Already there:'} topic {result['name']}")
+    if failed is not None:
+        raise failed
 
 
 @app.command("list", cls=Command)

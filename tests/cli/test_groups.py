@@ -1,0 +1,92 @@
+"""``headrace group``, on Headrace and on Apache Kafka."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.cli.command import HEADRACE, Cli, on_both
+
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture
+def name(cli: Cli, new_name: Callable[[str], str]) -> str:
+    """A topic with 10 old records, and a group of the same name that has read 4 of them."""
+    name = new_name("read")
+    cli("topic", "create", name, "-p", "1")
+    now = int(time.time() * 1000)
+    old = ({"value": str(number), "timestamp_ms": now - 3_600_000 + number} for number in range(10))
+    cli("produce", name, "--envelope", stdin="".join(f"{json.dumps(record)}\n" for record in old))
+    cli("consume", name, "--group", name, "--max", "4")
+    return name
+
+
+@on_both
+def test_a_group_is_listed_and_described(cli: Cli, name: str) -> None:
+    assert {"group": name, "state": "empty", "members": 0} in cli("group", "list", "-o", "json").json
+    described = cli("group", "describe", name, "-o", "json").json
+    assert (described["group"], described["state"], described["members"]) == (name, "empty", [])
+    [offsets] = described["offsets"]
+    assert (offsets["topic"], offsets["committed"], offsets["end"], offsets["lag"]) == (name, 4, 10, 6)
+    assert cli("group", "describe", name).lines[0].startswith(f"group {name}, empty, coordinator 127.0.0.1:")
+
+
+@on_both
+def test_lag_is_in_records_and_in_seconds(cli: Cli, name: str) -> None:
+    [lag] = cli("group", "lag", name, "-o", "json").json
+    assert (lag["group"], lag["topic"], lag["partition"], lag["lag"]) == (name, name, 0, 6)
+    assert 3600 - 1 < lag["lag_seconds"] < 3600 + 120
+    lines = cli("group", "lag").lines
+    assert [name, name, "0", "4", "10", "6", "1h", "0m"] in [line.split() for line in lines]
+    cli("consume", name, "--group", name, "-e")
+    [lag] = cli("group", "lag", name, "-o", "json").json
+    assert (lag["lag"], lag["lag_seconds"]) == (0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("to", "offset"), [("beginning", 0), ("end", 10), ("7", 7), ("-2", 8), ("@-1w", 0), ("@now", 10)]
+)
+def test_a_group_can_be_moved(cli: Cli, name: str, to: str, offset: int) -> None:
+    planned = cli("group", "seek", name, "--to", to, "--dry-run", "-o", "json").json
+    move = {"topic": name, "partition": 0, "before": 4, "after": offset}
+    assert planned == {"group": name, "moved": False, "offsets": [move]}
+    assert cli("group", "seek", name, "--to", to, "-o", "json").json == {**planned, "moved": True}
+    assert cli("consume", name, "--group", name, "-e").lines == [str(number) for number in range(offset, 10)]
+
+
+@on_both
+def test_a_new_group_can_be_placed_on_a_topic(cli: Cli, name: str, new_name: Callable[[str], str]) -> None:
+    fresh = new_name("fresh")
+    assert "has no offsets to move" in cli.fails("group", "seek", fresh, "--to", "5")
+    cli("group", "seek", fresh, "--to", "5", "--topic", name)
+    assert cli("consume", name, "--group", fresh, "--max", "1").lines == ["5"]
+
+
+@on_both
+def test_a_group_with_members_is_described_and_not_moved(cli: Cli, name: str) -> None:
+    reader = subprocess.Popen([HEADRACE, "consume", name, "--group", name], stdout=subprocess.PIPE, env=cli.env())
+    assert reader.stdout is not None
+    try:
+        assert reader.stdout.readline() == b"4\n"
+        described = cli("group", "describe", name, "-o", "json").json
+        assert described["state"] == "stable"
+        [member] = described["members"]
+        assert (member["client"], member["partitions"]) == ("headrace-cli", [f"{name}[0]"])
+        message = cli.fails("group", "seek", name, "--to", "beginning")
+        assert "has 1 member, so it cannot be moved now" in message
+        assert "stop its consumers first" in message
+    finally:
+        reader.terminate()
+        assert reader.wait(20) == 0
+        reader.stdout.close()
+    assert cli("group", "describe", name, "-o", "json").json["offsets"][0]["committed"] == 10
+
+
+def test_a_group_that_is_not_there_is_an_error(cli: Cli) -> None:
+    for command in ("describe", "lag"):
+        assert "there is no group 'nobody'" in cli.fails("group", command, "nobody")
