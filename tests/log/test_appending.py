@@ -221,7 +221,9 @@ class TestTransactions:
         bench = Bench(
             {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "internal.segment.bytes": "200"}
         )
-        self.send(bench, 1)
+        bench.log.append(batch(b"committed", key=b"other"), acks_all=False)
+        fields = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0}
+        bench.log.append(batch(b"aborted", key=b"other", transactional=True, **fields), acks_all=False)
         self.end(bench, 1, commit=False)
         for i in range(6):
             bench.append(b"%d" % i)
@@ -231,9 +233,10 @@ class TestTransactions:
         bench.sync()
         bench.maintain()
         kept = [o for o, _, _ in bench.read_all()]
-        assert 0 not in kept
-        assert kept[-7:] == list(range(8, 15))
-        assert len(kept) < 14
+        assert (0, b"other", b"committed") in bench.read_all()
+        assert 1 not in kept
+        assert kept[-7:] == list(range(9, 16))
+        assert len(kept) < 15
 
 
 class TestTopics:

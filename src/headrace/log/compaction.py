@@ -174,7 +174,7 @@ class CompactionJob:
             if segment.end_offset <= self._cleaned_from:
                 continue
             for data, end in _chunks(self._files, segment):
-                reached = latest.add(data, end)
+                reached = latest.add(data, end, aborted=self._aborted)
                 self._cleaned_to = max(self._cleaned_to, reached)
                 if reached < end:
                     return latest

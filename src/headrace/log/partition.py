@@ -59,6 +59,7 @@ _logger = logging.getLogger(__name__)
 
 _CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_DECOMPRESSED_LIMIT = 64 << 20
 _CORRUPT_KINDS = frozenset({"truncated", "length", "magic", "crc"})
 
 
@@ -232,7 +233,11 @@ class PartitionLog(SegmentRow):
     def _checked(self, batch: bytearray | memoryview, origin: Origin) -> BatchHeader:
         config = self.config
         try:
-            header = BatchHeader._make(_kernel.check_batch(batch, keys=config.compact))
+            if config.compact:
+                limit = max(_DECOMPRESSED_LIMIT, config.max_message_bytes * 64)
+                header = BatchHeader._make(_kernel.check_batch(batch, keys=True, max_bytes=limit))
+            else:
+                header = BatchHeader._make(_kernel.check_batch(batch))
         except _kernel.BadBatch as bad:
             error = CorruptMessage if bad.kind in _CORRUPT_KINDS else InvalidRecord
             raise error(f"partition {self.name} refused a batch: {bad}.") from None
