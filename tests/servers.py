@@ -147,6 +147,10 @@ class Headrace:
         return self.process.popen.pid
 
     @property
+    def running(self) -> bool:
+        return self._process is not None
+
+    @property
     def output(self) -> str:
         return (self.folder / "output.log").read_text(errors="replace")
 
