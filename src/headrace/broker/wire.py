@@ -16,8 +16,10 @@ Produce and Fetch have codecs of their own (``codecs/``); these here are what te
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import struct
+import sys
 import types
 import typing
 from typing import Any, Final
@@ -165,7 +167,20 @@ def newest_version(api_key: int) -> int:
     return max(schema_name_map[api_key_map[api_key]])
 
 
+@functools.cache
+def _load_kio_types() -> None:
+    """Import kio's basic types without hypothesis, which they import where it is installed: it takes 0.2 s."""
+    if "hypothesis" in sys.modules:
+        return
+    sys.modules["hypothesis"] = None  # type: ignore[assignment]
+    try:
+        importlib.import_module("kio.static.primitive")
+    finally:
+        del sys.modules["hypothesis"]
+
+
 def _entity(api_key: int, version: int, kind: str) -> Any:
+    _load_kio_types()
     from kio.schema.index import api_key_map
 
     name = api_key_map[api_key]
