@@ -30,6 +30,7 @@ from headrace.errors import InvalidRequest
 __all__ = [
     "RequestCodec",
     "ResponseCodec",
+    "Struct",
     "decode_request",
     "decode_response",
     "encode_request",

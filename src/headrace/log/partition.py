@@ -53,7 +53,7 @@ from headrace.log.segment import OpenFiles, Segment
 from headrace.log.segment_index import AbortedTransaction
 from headrace.log.topic_config import TopicConfig
 
-__all__ = ["AppendInfo", "Origin", "PartitionLog", "PartitionPlace", "SyncJob", "storage_error"]
+__all__ = ["AppendInfo", "Origin", "PartitionLog", "PartitionPlace", "SyncJob", "note_control", "storage_error"]
 
 _logger = logging.getLogger(__name__)
 
