@@ -37,11 +37,11 @@ from headrace.broker.groups.records import (
 )
 from headrace.broker.groups.settings import GroupSettings
 from headrace.clock import Clock
-from headrace.errors import HeadraceError, InvalidRequest, StorageError
+from headrace.errors import HeadraceError, InvalidRequest, StorageError, UnknownTopic
 from headrace.log.group_commit import GroupCommit
 from headrace.log.store import LogStore
 
-__all__ = ["GroupCoordinator", "Timers"]
+__all__ = ["GroupCoordinator", "Timer", "Timers"]
 
 log = logging.getLogger(__name__)
 
@@ -191,7 +191,9 @@ class GroupCoordinator:
             return Code.INVALID_GROUP_ID
         if not offsets:
             return Code.NONE
-        return await self._store_all([OffsetChange(group_id, *offset) for offset in offsets])
+        return await self._store_all(
+            [OffsetChange(group_id, topic, partition, value.as_stored()) for topic, partition, value in offsets]
+        )
 
     async def settle(self) -> Code:
         """Wait until what has been committed so far is durable: a fetch of stable offsets must not miss any."""
@@ -419,6 +421,8 @@ def _code(error: HeadraceError) -> Code:
     """What a client is told when the log refused: one that makes it look for the coordinator again and retry."""
     if isinstance(error, StorageError):
         return Code.NOT_COORDINATOR
+    if isinstance(error, UnknownTopic):
+        return Code.COORDINATOR_NOT_AVAILABLE
     return Code.INVALID_REQUEST if isinstance(error, InvalidRequest) else Code.UNKNOWN_SERVER_ERROR
 
 

@@ -172,8 +172,8 @@ class ClassicGroup:
     # --- what the owner says ---
 
     def tick(self) -> list[Effect]:
-        """Do what is due by now."""
-        now = self._clock.monotonic()
+        """Do what is due by now, or within a millisecond: timers round."""
+        now = self._clock.monotonic() + 0.001
         for member_id in [member_id for member_id, deadline in self.joining.items() if deadline <= now]:
             self._remove(member_id)
             if self.phase is Phase.PREPARING and self._all_joined():

@@ -72,6 +72,7 @@ class Journal:
         """Fold what is in the log; once, before anything else."""
         if OFFSETS_TOPIC not in self._store.topics:
             return
+        self._sync_what_was_found()
         state = GroupState()
         for offset, _, key, value, _ in self.partition().replay():
             try:
@@ -83,6 +84,18 @@ class Journal:
                 state.apply(change)
         self.durable = state
         self.latest = state.copy()
+
+    def _sync_what_was_found(self) -> None:
+        """After a crash of the process the end of the log may be in the page cache only."""
+        partition = self.partition()
+        job = partition.start_sync()
+        if job is not None:
+            try:
+                job.run()
+            except OSError as error:
+                partition.fail(f"a sync failed: {error.strerror or error}")
+            else:
+                partition.finish_sync(job)
 
     def partition(self) -> PartitionLog:
         """The one partition; made when it is first asked for."""

@@ -58,6 +58,10 @@ class CommittedOffset(NamedTuple):
     expire_ms: int = -1
     topic_id: UUID = _NO_TOPIC_ID
 
+    def as_stored(self) -> CommittedOffset:
+        """Without what its record has no room for: one with its own expiry is of an old version."""
+        return self if self.expire_ms == -1 else self._replace(leader_epoch=-1, topic_id=_NO_TOPIC_ID)
+
 
 class MemberMetadata(NamedTuple):
     """A member of a stable generation."""

@@ -15,8 +15,9 @@ _SIMPLE_GROUP = GroupMetadata()
 class GroupState:
     """Groups by id, and each group's offsets by (topic, partition).
 
-    A committed offset makes a group of its own (a *simple* group, without members) if there was none. A group stays
-    until it is removed itself, also when its last offset has gone.
+    A committed offset makes a group of its own (a *simple* group, without members) if there was none; such a group goes
+    with its last offset. A group that has had members stays until it is removed itself. So the state is the same
+    whether compaction has passed over the log or not.
     """
 
     __slots__ = ("groups", "offsets")
@@ -40,6 +41,8 @@ class GroupState:
         if change.value is None:
             if offsets is not None and offsets.pop(place, None) is not None and not offsets:
                 del self.offsets[change.group]
+                if self.groups.get(change.group) is _SIMPLE_GROUP:
+                    del self.groups[change.group]
             return
         if offsets is None:
             offsets = self.offsets[change.group] = {}
