@@ -101,6 +101,7 @@ def read(server: str, records: int, progress: Progress) -> float:
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             "check.crcs": True,
+            "fetch.queue.backoff.ms": 2,
         }
     )
     consumer.assign([ck.TopicPartition(TOPIC, index, 0) for index in range(PARTITIONS)])
