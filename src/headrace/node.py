@@ -1,11 +1,13 @@
 """The composition root: builds a node from its settings, runs it until it is told to stop, and stops it cleanly.
 
-The only file that knows all parts. SIGTERM and SIGINT stop the node: what was acknowledged is on disk before it exits.
+The only file that knows all parts. SIGTERM, SIGINT and SIGHUP stop the node (unless whoever started it
+had them ignored, as nohup does): what was acknowledged is on disk before it exits.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import resource
@@ -22,7 +24,7 @@ __all__ = ["run_node"]
 
 _logger = logging.getLogger(__name__)
 
-_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def run_node(settings: BrokerSettings, listening: Callable[[str, int], None]) -> None:
@@ -36,7 +38,8 @@ async def _run(settings: BrokerSettings, listening: Callable[[str, int], None]) 
     loop = asyncio.get_running_loop()
     told_to_stop = asyncio.Event()
     for number in _STOP_SIGNALS:
-        loop.add_signal_handler(number, told_to_stop.set)
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, told_to_stop.set)
     async with Broker(settings) as broker:
         # All that is alive now stays alive: the garbage collector need not look at it again.
         gc.freeze()
@@ -49,7 +52,8 @@ def _raise_file_limit() -> None:
     """A partition takes a few open files; the soft limit of most systems is 1024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _log_to_stderr() -> None:

@@ -62,7 +62,7 @@ def test_json_says_the_same(tmp_path: Path) -> None:
         }
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_stops_it_cleanly_and_its_records_are_there_at_the_next_start(
     tmp_path: Path, how: signal.Signals
 ) -> None:
