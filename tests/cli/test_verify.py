@@ -253,12 +253,13 @@ def test_dump_prints_batches_and_records_like_kafka_dump_log(data: Path) -> None
     path = logs(data)[0]
     lines = Cli()("log", "dump", str(path), "--records", "--max", "2").lines
     assert lines[0] == f"Dumping {path}"
-    assert lines[1].startswith("baseOffset: 0 lastOffset: 4 count: 5 baseSequence: -1 ")
-    assert lines[1].endswith("isvalid: true")
-    assert lines[2].startswith("| offset: 0 CreateTime: 1700000000000 keySize: 5 valueSize: 60 ")
-    assert "headerKeys: [h] key: key-0 payload: vvv" in lines[2]
-    assert len(lines) == 1 + 2 * (1 + RECORDS_PER_BATCH)
-    assert "compresscodec: snappy" in lines[1 + 1 + RECORDS_PER_BATCH]
+    assert lines[1] == "Log starting offset: 0"
+    assert lines[2].startswith("baseOffset: 0 lastOffset: 4 count: 5 baseSequence: -1 ")
+    assert lines[2].endswith("isvalid: true")
+    assert lines[3].startswith("| offset: 0 CreateTime: 1700000000000 keySize: 5 valueSize: 60 ")
+    assert "headerKeys: [h] key: key-0 payload: vvv" in lines[3]
+    assert len(lines) == 2 + 2 * (1 + RECORDS_PER_BATCH)
+    assert "compresscodec: snappy" in lines[2 + 1 + RECORDS_PER_BATCH]
 
 
 def test_dump_as_json_holds_every_record_of_the_folder(data: Path) -> None:

@@ -21,14 +21,15 @@ _MARKERS = {0: "ABORT", 1: "COMMIT"}
 def batch_line(found: FoundBatch) -> str:
     """One line per batch."""
     header = found.header
-    horizon = header.base_timestamp if header.attributes & DELETE_HORIZON else "none"
+    horizon = f"[{header.base_timestamp}]" if header.attributes & DELETE_HORIZON else ".empty"
     return (
         f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} count: {header.record_count} "
         f"baseSequence: {header.base_sequence} lastSequence: {_last_sequence(header)} producerId: {header.producer_id} "
         f"producerEpoch: {header.producer_epoch} partitionLeaderEpoch: {header.leader_epoch} "
         f"isTransactional: {_word(header.is_transactional)} isControl: {_word(header.is_control)} "
-        f"deleteHorizonMs: {horizon} position: {header.position} {_time_type(header)}: {header.max_timestamp} "
-        f"size: {header.size} magic: 2 compresscodec: {_codec(header)} crc: {_crc(found)} isvalid: true"
+        f"deleteHorizonMs: OptionalLong{horizon} position: {header.position} "
+        f"{_time_type(header)}: {header.max_timestamp} size: {header.size} magic: 2 "
+        f"compresscodec: {_codec(header)} crc: {_crc(found)} isvalid: true"
     )
 
 

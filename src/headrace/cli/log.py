@@ -93,7 +93,7 @@ def dump(
     for path in _log_files(place):
         found_any = True
         if output is OutputFormat.text:
-            print_line(f"Dumping {path}")
+            print_line(f"Dumping {path}\nLog starting offset: {int(path.stem)}")
         for found in read_log(path):
             if left == 0:
                 return
