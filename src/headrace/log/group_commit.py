@@ -94,5 +94,5 @@ class GroupCommit:
                 later.append((next_offset, done))
             else:
                 done(failure)
-        if later:
-            self._waiting[partition] = later
+        if later:  # those that were added by the callbacks come after them
+            self._waiting[partition] = later + self._waiting.get(partition, [])
