@@ -30,6 +30,7 @@ __all__ = [
     "read",
     "read_run",
     "replay",
+    "replay_batches",
 ]
 
 _logger = logging.getLogger(__name__)
@@ -260,11 +261,15 @@ def max_timestamp(partition: PartitionLog) -> tuple[int, int, int] | None:
 
 
 def replay(partition: PartitionLog) -> Iterator[_kernel.Record]:
-    """Every record from the log's start to its end."""
+    """Every data record from the log's start to its end."""
+    for header, records in replay_batches(partition):
+        if not header.is_control:
+            yield from records
+
+
+def replay_batches(partition: PartitionLog) -> Iterator[tuple[BatchHeader, list[_kernel.Record]]]:
+    """Every batch from the log's start to its end, markers too, with its records."""
     for segment in list(partition.segments):
         for header, batch in batches(segment, crc=True):
-            if header.is_control or header.last_offset < partition.log_start:
-                continue
-            for record in _kernel.records(batch):
-                if record[0] >= partition.log_start:
-                    yield record
+            if header.last_offset >= partition.log_start:
+                yield header, [record for record in _kernel.records(batch) if record[0] >= partition.log_start]
