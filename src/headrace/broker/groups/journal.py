@@ -104,7 +104,7 @@ class Journal:
                 overrides = {
                     "cleanup.policy": "compact",
                     "compression.type": "producer",
-                    "segment.bytes": str(self._settings.offsets_topic_segment_bytes),
+                    "segment.bytes": str(max(self._settings.offsets_topic_segment_bytes, 1 << 20)),
                 }
                 self._store.create_topic(OFFSETS_TOPIC, 1, overrides, internal=True)
             self._partition = self._store.partition(OFFSETS_TOPIC, 0)
