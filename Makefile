@@ -36,7 +36,7 @@ setup: .venv/kernel.stamp ## Make .venv, install what Headrace needs, build the 
 .venv/kernel.stamp: .venv/packages.stamp $(NATIVE)
 	@scripts/require cargo cc
 	@$(HEAD) "Headrace and its native kernel (Rust, release: a minute or two the first time)"
-	@$(PIP) --no-build-isolation --editable .
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(PIP) --no-build-isolation --editable .
 	@touch $@
 
 kafka: ## Fetch Apache Kafka's jars into .tools/kafka/libs (for tests and benchmarks)

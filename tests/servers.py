@@ -154,10 +154,17 @@ class Headrace:
     def output(self) -> str:
         return (self.folder / "output.log").read_text(errors="replace")
 
-    def start(self, patience: float = 30.0) -> None:
+    def spawn(self) -> None:
+        """Starts the process on a given port and does not wait."""
+        self._process = self._spawned()
+
+    def _spawned(self) -> _Process:
         listen = f"127.0.0.1:{self.port}"
         command = [str(Path(sys.executable).with_name("headrace")), "up", "--data", str(self.data), "--listen", listen]
-        process = _Process([*self.prefix, *command, *self.options], self.folder / "output.log", self.env)
+        return _Process([*self.prefix, *command, *self.options], self.folder / "output.log", self.env)
+
+    def start(self, patience: float = 30.0) -> None:
+        process = self._spawned()
         deadline = time.monotonic() + patience
         while (found := _LISTENS.search(process.printed())) is None:
             if process.dead(0.01) or time.monotonic() > deadline:
@@ -189,7 +196,9 @@ class ApacheKafka:
 
     name = "kafka"
 
-    def __init__(self, folder: Path, *, settings: Mapping[str, str] | None = None, heap: str = "512m") -> None:
+    def __init__(
+        self, folder: Path, *, settings: Mapping[str, str] | None = None, heap: str = "512m", start: bool = True
+    ) -> None:
         self.folder = folder
         self.heap = heap
         folder.mkdir(parents=True, exist_ok=True)
@@ -200,7 +209,8 @@ class ApacheKafka:
         )
         self._process: _Process | None = None
         self._format()
-        self.start()
+        if start:
+            self.start()
 
     @property
     def bootstrap(self) -> str:
@@ -251,11 +261,21 @@ class ApacheKafka:
         if done.returncode:
             raise ServerFailed(f"Kafka's storage could not be formatted:\n{done.stdout}{done.stderr}")
 
-    def start(self, patience: float = 60.0) -> None:
+    @property
+    def running(self) -> bool:
+        return self._process is not None
+
+    def spawn(self) -> None:
+        """Starts the process and does not wait."""
+        self._process = self._spawned()
+
+    def _spawned(self) -> _Process:
         jvm = [f"-Xms{self.heap}", "-XX:+UseG1GC", "-Djava.awt.headless=true"]
-        process = _Process(
-            java("kafka.Kafka", str(self._properties), heap=self.heap, options=jvm), self.folder / "output.log"
-        )
+        command = java("kafka.Kafka", str(self._properties), heap=self.heap, options=jvm)
+        return _Process(command, self.folder / "output.log")
+
+    def start(self, patience: float = 60.0) -> None:
+        process = self._spawned()
         deadline = time.monotonic() + patience
         while not _accepts(self.port):
             if process.dead(0.05) or time.monotonic() > deadline:

@@ -87,7 +87,7 @@ def test_max_bytes_bounds_the_whole_answer(client: RawClient) -> None:
 
 def test_a_replicas_fetch_is_refused(client: RawClient) -> None:
     create(client, "t")
-    assert read(client, "t", replica_id=3).error_code == 29
+    assert read(client, "t", replica_id=3).error_code == 6
 
 
 def test_a_fetch_with_nothing_to_read_is_answered_after_max_wait(client: RawClient) -> None:

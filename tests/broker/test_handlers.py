@@ -32,6 +32,7 @@ from tests.broker.messages import (
 from tests.broker.raw_client import RawClient
 
 NO_ID = uuid.UUID(int=0)
+NEW_PRODUCER = {"transactional_id": None, "producer_id": -1, "producer_epoch": -1}
 KAFKA_VERSIONS = {
     0: (0, 13), 1: (4, 18), 2: (1, 11), 3: (0, 13), 8: (2, 10), 9: (1, 10), 10: (0, 6), 11: (0, 9),
     12: (0, 4), 13: (0, 5), 14: (0, 5), 15: (0, 6), 16: (0, 5), 18: (0, 4), 19: (2, 7), 20: (1, 6),
@@ -286,7 +287,7 @@ def test_clients_may_not_write_to_internal_topics(client: RawClient) -> None:
 
 def test_an_idempotent_producer_is_never_written_twice(client: RawClient) -> None:
     create(client, "t")
-    producer_id = client.call(INIT_PRODUCER_ID, 4, {"producer_id": -1, "producer_epoch": -1}).producer_id
+    producer_id = client.call(INIT_PRODUCER_ID, 4, NEW_PRODUCER).producer_id
 
     def attempt(sequence: int, epoch: int = 0, producer: int = producer_id) -> tuple[int, int]:
         records = batch(2, producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
@@ -310,7 +311,7 @@ def test_producer_ids_are_given_once_also_over_a_restart(tmp_path: Path) -> None
     for _ in range(2):
         with EmbeddedBroker(tmp_path) as broker, RawClient(broker.port) as client:
             for version in range(6):
-                answer = client.call(INIT_PRODUCER_ID, version, {"producer_id": -1, "producer_epoch": -1})
+                answer = client.call(INIT_PRODUCER_ID, version, NEW_PRODUCER)
                 assert (answer.error_code, answer.producer_epoch) == (0, 0)
                 seen.append(answer.producer_id)
     assert len(set(seen)) == len(seen)
@@ -328,7 +329,7 @@ def test_producer_ids_are_given_once_also_over_a_restart(tmp_path: Path) -> None
 def test_a_producer_id_is_refused_to_a_request_that_contradicts_itself(
     client: RawClient, request_: dict[str, Any], code: int
 ) -> None:
-    assert client.call(INIT_PRODUCER_ID, 4, {"producer_id": -1, "producer_epoch": -1} | request_).error_code == code
+    assert client.call(INIT_PRODUCER_ID, 4, NEW_PRODUCER | request_).error_code == code
 
 
 # Offsets ---------------------------------------------------------------------------------------------------------

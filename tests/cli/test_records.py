@@ -129,7 +129,7 @@ def test_a_copy_by_way_of_json_has_the_same_records(cli: Cli, topic: str, new_na
 @on_both
 def test_reading_starts_where_it_is_told_to(cli: Cli, new_name: Callable[[str], str]) -> None:
     topic = new_name("start")
-    cli("topic", "create", topic, "-p", "1")
+    cli("topic", "create", topic, "-p", "1", "--set", "retention.ms=-1")
     old = "".join(
         json.dumps({"value": str(number), "timestamp_ms": 1_700_000_000_000 + number * 1000}) + "\n"
         for number in range(10)

@@ -156,13 +156,15 @@ class Intended:
     kafka: Any = None
     headrace: Any = None
 
-    def applies(self, scenario: str) -> bool:
-        return fnmatchcase(scenario, self.scenario.replace("[", "[[]"))
-
     def covers(self, scenario: str, one: Difference) -> bool:
-        if not (self.applies(scenario) and fnmatchcase(one.path, self.path.replace("[", "[[]"))):
+        if not (_matches(scenario, self.scenario) and _matches(one.path, self.path)):
             return False
         return self.kafka in (None, _plain(one.kafka)) and self.headrace in (None, _plain(one.headrace))
+
+
+def _matches(text: str, pattern: str) -> bool:
+    """Only a star means something in a pattern."""
+    return fnmatchcase(text, pattern.replace("[", "[[]"))
 
 
 def _plain(value: Any) -> Any:

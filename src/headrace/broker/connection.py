@@ -46,6 +46,7 @@ _HEADER: Final = struct.Struct(">hhih").unpack_from
 _HEADER_SIZE: Final = 10
 _MIN_FRAME: Final = 8
 _WRITE_HIGH: Final = 1 << 20
+_JOIN_BELOW: Final = 64 << 10
 _PRODUCE: Final = 0
 _API_VERSIONS: Final = 18
 _UNKNOWN_SERVER_ERROR: Final = -1
@@ -79,6 +80,8 @@ class Connection(asyncio.BufferedProtocol):
         self._reserved = 0
         self._slots: deque[Slot] = deque()
         self._held_bytes = 0
+        self._out: list[Buffer] = []
+        self._corked = False
         self._backlog: deque[bytearray] = deque()
         self._blocked = False
         self._write_paused = False
@@ -113,6 +116,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """So many bytes came."""
         self.active_at = self.server.tick
+        self._corked = True
         if self._frame is None:
             end = nbytes + len(self._carry)
             self._carry = b""
@@ -124,6 +128,9 @@ class Connection(asyncio.BufferedProtocol):
             self._release_frame()
         else:
             self._rest = self._rest[nbytes:]
+        self._corked = False
+        if self._out:
+            self._flush()
 
     def eof_received(self) -> bool:
         """The client sends no more: close."""
@@ -137,6 +144,7 @@ class Connection(asyncio.BufferedProtocol):
             if frame[:2] == b"\x00\x00":
                 self.server.produce_without_answer(self, memoryview(frame))
         self._slots.clear()
+        self._out.clear()
         self._thirsty.clear()
         self._frame, self._rest = None, self.server.scratch_view
         self._release_frame()
@@ -226,12 +234,31 @@ class Connection(asyncio.BufferedProtocol):
         return self._transport.get_write_buffer_size() + self._held_bytes
 
     def _send(self, response: Response) -> None:
+        """Put a response on its way: one with records now, others together with all that are ready in this moment."""
+        if type(response) is list:
+            self._out += response
+            self._flush()
+            return
+        self._out.append(response)  # type: ignore[arg-type]
+        if not self._corked:
+            self._corked = True
+            self.server.broker.loop.call_soon(self._uncork)
+
+    def _uncork(self) -> None:
+        self._corked = False
+        if self._out:
+            self._flush()
+
+    def _flush(self) -> None:
+        out, self._out = self._out, []
         if self.closed:
             return
-        if type(response) is list:
-            self._transport.writelines(response)
+        if len(out) == 1:
+            self._transport.write(out[0])
+        elif sum(map(len, out)) < _JOIN_BELOW:
+            self._transport.write(b"".join(out))
         else:
-            self._transport.write(response)  # type: ignore[arg-type]
+            self._transport.writelines(out)
 
     # Frames ----------------------------------------------------------------------------------------------------
 

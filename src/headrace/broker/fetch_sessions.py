@@ -152,7 +152,7 @@ class FetchSessions:
 
     def create(self, followed: list[Followed], by_id: bool) -> FetchSession | None:
         """A new session, or None if there is no room for it."""
-        if not followed or self._slots == 0:
+        if self._slots == 0:
             return None
         now = self._clock.monotonic()
         if len(self._sessions) >= self._slots:

@@ -206,7 +206,7 @@ class PartitionLog(SegmentRow):
             if origin is Origin.CLIENT:
                 first = self.producer_state.find_duplicate(header)
                 if first is not None:
-                    return AppendInfo(first.first_offset, first.last_offset, -1, self.log_start, True)
+                    return AppendInfo(first.first_offset, first.last_offset, first.timestamp, self.log_start, True)
                 self.producer_state.ensure_in_order(header)
             else:
                 self.producer_state.ensure_epoch(header)
@@ -254,6 +254,10 @@ class PartitionLog(SegmentRow):
             )
         if header.is_control:
             raise InvalidRecord(f"partition {self.name}: clients may not write control batches.")
+        if header.base_offset != 0:
+            raise InvalidRecord(f"partition {self.name}: a batch must start at offset 0, not {header.base_offset}.")
+        if header.producer_id >= 0 and header.base_sequence < 0:
+            raise InvalidRecord(f"partition {self.name}: a producer's batch must have a sequence number.")
         if config.message_timestamp_type == "CreateTime" and header.max_timestamp >= 0:
             self._ensure_timestamp(header)
         return header

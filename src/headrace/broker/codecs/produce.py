@@ -28,6 +28,7 @@ FLEXIBLE_SINCE: Final = 9
 TOPIC_ID_SINCE: Final = 13
 
 _I32: Final = struct.Struct(">i").unpack_from
+_INDEX_SIZE: Final = struct.Struct(">iB").unpack_from
 _TWO_I32: Final = struct.Struct(">ii").unpack_from
 _ACKS_TIMEOUT: Final = struct.Struct(">hi").unpack_from
 
@@ -128,8 +129,10 @@ def _decode_flexible(view: memoryview, pos: int, by_id: bool) -> ProduceRequest:
             raise too_many(count)
         partitions: list[PartitionRecords] = []
         for _ in range(count):
-            (index,) = _I32(view, pos)
-            size, pos = varint(view, pos + 4)
+            index, size = _INDEX_SIZE(view, pos)
+            pos += 5
+            if size >= 0x80:
+                size, pos = varint(view, pos - 1)
             if size == 0:
                 partitions.append((index, NO_RECORDS, NO_RECORDS))
             else:
@@ -151,6 +154,11 @@ _V8: Final = struct.Struct(">ihqqqih").pack
 _V9: Final = struct.Struct(">ihqqq3s").pack
 _COUNT: Final = struct.Struct(">i").pack
 _HEAD: Final = struct.Struct(">ii").pack
+_TAIL: Final = struct.Struct(">xix").pack
+
+_MAX_PREFIXES: Final = 1000
+_prefixes: dict[str | bytes, bytes] = {}
+"""The beginning of a response with one partition, by topic."""
 
 TopicResults = tuple[str | bytes, list[PartitionResult]]
 
@@ -158,6 +166,8 @@ TopicResults = tuple[str | bytes, list[PartitionResult]]
 def encode_response(version: int, correlation_id: int, topics: list[TopicResults], throttle_ms: int = 0) -> bytes:
     """A whole response frame."""
     if version >= FLEXIBLE_SINCE:
+        if len(topics) == 1 and len(topics[0][1]) == 1:
+            return _encode_single(correlation_id, topics[0][0], topics[0][1][0], throttle_ms)
         parts = [b"\x00", unsigned_varint(len(topics) + 1)]
         for key, results in topics:
             if isinstance(key, bytes):
@@ -181,6 +191,20 @@ def encode_response(version: int, correlation_id: int, topics: list[TopicResults
         parts.append(_COUNT(throttle_ms))
     body = b"".join(parts)
     return _HEAD(len(body) + 4, correlation_id) + body
+
+
+def _encode_single(correlation_id: int, key: str | bytes, result: PartitionResult, throttle_ms: int) -> bytes:
+    """The most usual response: one partition of one topic."""
+    prefix = _prefixes.get(key)
+    if prefix is None:
+        name = key if isinstance(key, bytes) else key.encode()
+        size = b"" if isinstance(key, bytes) else unsigned_varint(len(name) + 1)
+        prefix = b"".join((b"\x00\x02", size, name, b"\x02"))
+        if len(_prefixes) >= _MAX_PREFIXES:
+            _prefixes.clear()
+        _prefixes[key] = prefix
+    body = _flexible_result(result)
+    return b"".join((_HEAD(len(prefix) + len(body) + 10, correlation_id), prefix, body, _TAIL(throttle_ms)))
 
 
 def _flexible_result(result: PartitionResult) -> bytes:

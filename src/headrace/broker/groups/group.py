@@ -260,7 +260,7 @@ class ClassicGroup:
         member_id = request.member_id
         if member_id in self.joining:
             if request.instance_id is not None:
-                self._answer_join(ticket, Code.UNKNOWN_SERVER_ERROR, member_id)
+                self._answer_join(ticket, Code.UNKNOWN_SERVER_ERROR, "")
             else:
                 self._join_new(member_id, request, ticket)
             return

@@ -79,7 +79,7 @@ def _code_of(broker: Broker, place: Place) -> int:
     topic = broker.store.topics.get(place[0])
     if topic is None or not 0 <= place[1] < len(topic.partitions):
         return error_codes.UNKNOWN_TOPIC_OR_PARTITION
-    return error_codes.TOPIC_AUTHORIZATION_FAILED if topic.internal else error_codes.NONE
+    return error_codes.INVALID_TOPIC if topic.internal else error_codes.NONE
 
 
 def _places(topics: Any) -> list[Place]:

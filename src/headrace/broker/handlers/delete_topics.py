@@ -13,6 +13,7 @@ from headrace.errors import HeadraceError
 if TYPE_CHECKING:
     from headrace.broker.broker import Broker
     from headrace.broker.context import RequestContext
+    from headrace.log.store import Topic
 
 __all__ = ["API_KEY", "VERSIONS", "handle"]
 
@@ -36,14 +37,15 @@ async def handle(broker: Broker, request: Any, context: RequestContext) -> dict[
         try:
             if counts[name, topic_id] > 1:
                 raise Refused(error_codes.INVALID_REQUEST, "Duplicate topic name.")
-            answer["name"] = _delete(broker, name, topic_id, context.version)
+            topic = _delete(broker, name, topic_id, context.version)
+            answer["name"], answer["topic_id"] = topic.name, topic.id
         except HeadraceError as error:
             answer["error_code"], answer["error_message"] = code_of(error), str(error)
         answers.append(answer)
     return {"responses": answers}
 
 
-def _delete(broker: Broker, name: str | None, topic_id: Any, version: int) -> str:
+def _delete(broker: Broker, name: str | None, topic_id: Any, version: int) -> Topic:
     if not broker.settings.value("delete.topic.enable"):
         disabled = version >= _DISABLED_SINCE
         code = error_codes.TOPIC_DELETION_DISABLED if disabled else error_codes.INVALID_REQUEST
@@ -54,4 +56,4 @@ def _delete(broker: Broker, name: str | None, topic_id: Any, version: int) -> st
     broker.store.delete_topic(topic.name)
     broker.groups.on_topic_deleted(topic.name)
     broker.transactions.on_topic_deleted(topic.name)
-    return topic.name
+    return topic

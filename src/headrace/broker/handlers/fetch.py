@@ -1,8 +1,9 @@
 """Fetch: read from partitions, or wait until there is something to read.
 
 A fetch is answered at once if it found at least ``min_bytes``, hit an error, or may not wait. Otherwise it listens to
-its partitions and is answered when they have enough, or after ``max_wait_ms`` with what there is. Partitions are read
-in turn until ``max_bytes`` is reached; the first one with data gives at least one whole batch, however large.
+its partitions and is answered when they have enough, or after ``max_wait_ms`` with what there is; partitions that do
+not exist wait along, so that a reader who asks for one does not spin. Partitions are read in turn until ``max_bytes``
+is reached; the first one with data gives at least one whole batch, however large.
 """
 
 from __future__ import annotations
@@ -89,6 +90,7 @@ class _Fetch:
         "_max_wait_ms",
         "_may_read",
         "_min_bytes",
+        "_missing",
         "_refused",
         "_session",
         "_slot",
@@ -121,6 +123,7 @@ class _Fetch:
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._max_wait_ms = request.max_wait_ms
         self._may_read = True
+        self._missing = 0
         self._slot: Slot | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._wake_scheduled = False
@@ -128,7 +131,8 @@ class _Fetch:
     def start(self) -> None:
         """Answer now, or park."""
         self._resolve()
-        if self._max_wait_ms <= 0 or not self._followed or self._has_error():
+        self._missing = self._unresolved()
+        if self._max_wait_ms <= 0 or self._missing == len(self._followed) or self._has_error():
             self._answer(self._read())
             return
         if self._min_bytes <= 1 or self._has_enough():
@@ -189,12 +193,17 @@ class _Fetch:
     def _is_enough(self, answers: Answers) -> bool:
         """Whether what was read need not wait for more."""
         size = sum(len(answer.records) for _, answer in answers)
-        return size >= self._min_bytes or any(answer.error_code for _, answer in answers)
+        if size >= self._min_bytes or self._unresolved() > self._missing:
+            return True
+        return any(answer.error_code and item.partition is not None for item, answer in answers)
 
     def _has_error(self) -> bool:
-        if self._refused:
+        if self._refused or self._unresolved() > self._missing:
             return True
-        return any(item.error or self._epoch_error(item) for item in self._followed)
+        return any(map(self._epoch_error, self._followed))
+
+    def _unresolved(self) -> int:
+        return sum(item.partition is None for item in self._followed)
 
     def _has_enough(self) -> bool:
         """Whether there seems to be as much to read as was asked for, or an error to tell."""
@@ -204,7 +213,7 @@ class _Fetch:
         for item in self._followed:
             partition = item.partition
             if partition is None:
-                return True
+                continue
             limit = partition.last_stable_offset if committed else partition.high_watermark
             if not partition.log_start <= item.offset <= partition.end_offset:
                 return True
@@ -328,7 +337,7 @@ class _Fetch:
 def _refusal(request: FetchRequest) -> int:
     """What is wrong with the request as a whole: another broker that wants to replicate, an unknown isolation."""
     if request.replica_id >= 0:
-        return error_codes.TOPIC_AUTHORIZATION_FAILED
+        return error_codes.NOT_LEADER_OR_FOLLOWER
     return error_codes.NONE if request.isolation in (0, 1) else error_codes.UNKNOWN_SERVER_ERROR
 
 

@@ -32,11 +32,13 @@ async def handle(broker: Broker, request: Any, context: RequestContext) -> dict[
     """All topics, or those that were asked for."""
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     asked = request.topics
+    if asked and context.version < _BY_ID_SINCE and any(map(_is_by_id, asked)):
+        return _refused(asked)
     if asked is None or (context.version == _EMPTY_IS_ALL and not asked):
         topics = [_described(broker, topic) for topic in broker.store.topics.values()]
     else:
         may_create = request.allow_auto_topic_creation and broker.settings.value("auto.create.topics.enable")
-        topics = [_asked(broker, item, context.version, may_create) for item in asked]
+        topics = [_asked(broker, item, may_create) for item in asked]
     for described in topics:
         described["topic_authorized_operations"] = operations
     cluster_operations = getattr(request, "include_cluster_authorized_operations", False)
@@ -76,9 +78,25 @@ def partition_metadata(broker: Broker, topic: Topic, index: int) -> dict[str, An
     }
 
 
-def _asked(broker: Broker, item: Any, version: int, may_create: bool) -> dict[str, Any]:
-    if version < _BY_ID_SINCE and (item.name is None or item.topic_id != NO_UUID):
-        return _unknown(item.name or "", error_codes.INVALID_REQUEST)
+def _is_by_id(item: Any) -> bool:
+    return item.name is None or item.topic_id != NO_UUID
+
+
+def _refused(asked: list[Any]) -> dict[str, Any]:
+    """The fields for topic ids came two versions before they were of use: a request that sets them is answered so."""
+    topics = [_unknown(item.name or "", error_codes.INVALID_REQUEST, item.topic_id) for item in asked]
+    for described in topics:
+        described["topic_authorized_operations"] = NOT_ASKED
+    return {
+        "brokers": [],
+        "cluster_id": None,
+        "controller_id": -1,
+        "topics": topics,
+        "cluster_authorized_operations": NOT_ASKED,
+    }
+
+
+def _asked(broker: Broker, item: Any, may_create: bool) -> dict[str, Any]:
     if item.topic_id != NO_UUID:
         topic, code = broker.find_topic(item.topic_id)
         if topic is None:
