@@ -124,11 +124,24 @@ class Journal(ABC, Generic[C, S]):
         """Fold what is in the log; once, before anything else."""
         if self.topic not in self._store.topics:
             return
+        self._sync_what_was_found()
         state = self.new_state()
         for change in self._replay():
             state.apply(change)
         self.durable = state
         self.latest = state.copy()
+
+    def _sync_what_was_found(self) -> None:
+        """After a crash of the process the end of the log may be in the page cache only."""
+        partition = self.partition()
+        job = partition.start_sync()
+        if job is not None:
+            try:
+                job.run()
+            except OSError as error:
+                partition.fail(f"a sync failed: {error.strerror or error}")
+            else:
+                partition.finish_sync(job)
 
     def _replay(self) -> Iterator[C]:
         for header, records in self.partition().replay_batches():
