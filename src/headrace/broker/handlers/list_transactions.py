@@ -1,4 +1,4 @@
-"""ListTransactions: all transactional ids, or those in some states, of some producers, open for long, named alike."""
+"""ListTransactions: all transactional ids, or those in some states, of some producers, begun long ago, named alike."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ VERSIONS: Final = (0, 2)
 _LABELS: Final = {phase.label: phase for phase in Phase}
 _PASSING: Final = ("Dead", "PrepareEpochFence")
 """States that Kafka knows and nobody is seen in here."""
-_RUNNING: Final = (Phase.ONGOING, Phase.PREPARE_COMMIT, Phase.PREPARE_ABORT)
 
 
 async def handle(broker: Broker, request: Any, context: RequestContext) -> dict[str, Any]:
@@ -41,9 +40,7 @@ async def handle(broker: Broker, request: Any, context: RequestContext) -> dict[
             return False
         if producers and found.producer_id not in producers:
             return False
-        if request.duration_filter >= 0 and not (
-            found.phase in _RUNNING and broker.transactions.age_ms(found) > request.duration_filter
-        ):
+        if broker.transactions.age_ms(found) <= request.duration_filter:
             return False
         return pattern is None or pattern.fullmatch(name) is not None
 

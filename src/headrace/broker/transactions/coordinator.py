@@ -214,7 +214,7 @@ class TransactionCoordinator:
         return self.journal.durable.transactions
 
     def age_ms(self, transaction: Transaction) -> int:
-        """How long an open transaction has been open."""
+        """How long ago it was begun; as Kafka has it, very long ago if there was none yet."""
         return self._clock.now_ms() - transaction.started_ms
 
     # --- what happens by itself ---
