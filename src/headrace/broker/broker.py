@@ -90,6 +90,7 @@ class Broker:
             raise
         self.advertised_host = settings.advertised_host or _reachable(settings.host)
         self.advertised_port = settings.advertised_port or self.port
+        self.dynamic_settings.note_address(self.host, self.port, self.advertised_host, self.advertised_port)
         self._maintenance = self.loop.create_task(self._maintain())
         self._started = True
 

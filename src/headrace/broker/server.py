@@ -206,7 +206,7 @@ class Server:
         self._refusals = 0
         for connection in list(self.connections):
             idle = self.tick - connection.active_at
-            if connection.receiving and idle > self._frame_ticks and not self.is_short(connection):
+            if connection.is_stalling and idle > self._frame_ticks:
                 connection.close("a request began and did not go on")
             elif 0 <= self._idle_ticks < idle and (connection.congested or not connection.pending):
                 connection.close("it was idle for too long")
