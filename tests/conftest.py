@@ -1,4 +1,4 @@
-"""Tests that start processes or take long are system tests: by their folder, by their file, or by a mark of their own."""
+"""Tests that start processes or take long are system tests: by their folder, their file, or a mark of their own."""
 
 from __future__ import annotations
 
