@@ -10,6 +10,7 @@ from typing import Any
 
 from headrace.broker.groups.codes import Code
 from headrace.broker.groups.journal import OFFSETS_TOPIC
+from headrace.broker.groups.latest_records import last_of_each_key
 from headrace.broker.groups.messages import Leaver, Phase
 from headrace.broker.groups.records import CommittedOffset
 from headrace.broker.groups.settings import GroupSettings
@@ -307,9 +308,10 @@ async def test_a_deletion_takes_a_commit_that_was_under_way_along() -> None:
     await bench.sync()
     assert commit.result() is Code.NONE
     assert deletion.result() == {"g": Code.NONE}
-    assert bench.groups.group_ids() == []
-    bench.crash(3)
-    assert bench.groups.group_ids() == []
+    for _ in range(2):
+        assert bench.groups.group_ids() == []
+        assert bench.groups.offsets("g") == {}
+        bench.crash(3)
 
 
 @in_loop
@@ -494,3 +496,31 @@ async def test_the_offsets_topic_is_internal_compacted_and_has_one_partition() -
     assert topic.internal
     assert topic.config.compact
     assert len(topic.partitions) == 1
+
+
+@in_loop
+async def test_a_damaged_part_of_the_log_is_told_and_the_rest_counts() -> None:
+    bench = Bench()
+    small = {"cleanup.policy": "compact", "internal.segment.bytes": "300"}
+    bench.store.create_topic(OFFSETS_TOPIC, 1, small, internal=True)
+    for number in range(20):
+        await bench.ask(bench.commit(number, group=f"g{number}"))
+    bench.store.close()
+    first = bench.store.partition(OFFSETS_TOPIC, 0).segments[0].path
+    bench.files.flip_bit(first, 100)
+    bench.open()
+    found = bench.groups.group_ids()
+    assert 15 <= len(found) < 20
+    assert found == [f"g{number}" for number in range(20)][-len(found) :]
+
+
+@in_loop
+async def test_only_the_last_record_of_a_key_is_decoded_at_start_up() -> None:
+    bench = Bench()
+    for number in range(300):
+        await bench.ask(bench.commit(number, partition=number % 3))
+    partition = bench.groups.journal.partition()
+    records = list(last_of_each_key(partition))
+    assert [record[0] for record in records] == [297, 298, 299]
+    bench.crash(0)
+    assert [committed.offset for committed in bench.groups.offsets("g").values()] == [297, 298, 299]

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from headrace.broker.groups.latest_records import last_of_each_key
 from headrace.broker.groups.records import Change, decode, encode
 from headrace.broker.groups.settings import GroupSettings
 from headrace.broker.groups.state import GroupState
@@ -74,7 +75,7 @@ class Journal:
             return
         self._sync_what_was_found()
         state = GroupState()
-        for offset, _, key, value, _ in self.partition().replay():
+        for offset, _, key, value, _ in last_of_each_key(self.partition()):
             try:
                 change = decode(key, value)
             except CorruptMessage as error:
@@ -153,14 +154,21 @@ class Journal:
         for entry in pending:
             entry.done(PartitionFailed(f"{OFFSETS_TOPIC} was deleted"))
 
+    def _fail(self, next_offset: int, error: HeadraceError) -> None:
+        """A sync failed. The log takes no more writes, so what did not get on disk is not to be built upon."""
+        failed = [entry for entry in self._pending if entry.next_offset == next_offset]
+        for entry in failed:
+            self._pending.remove(entry)
+        if not self._pending:
+            self.latest = self.durable.copy()
+        for entry in failed:
+            entry.done(error)
+
     def _on_durable(self, partition: PartitionLog, next_offset: int, error: HeadraceError | None) -> None:
         if partition is not self._partition:
             return
         if error is not None:
-            failed = [entry for entry in self._pending if entry.next_offset == next_offset]
-            for entry in failed:
-                self._pending.remove(entry)
-                entry.done(error)
+            self._fail(next_offset, error)
             return
         while self._pending and self._pending[0].next_offset <= next_offset:
             entry = self._pending.popleft()
