@@ -194,6 +194,18 @@ async def test_after_a_crash_silent_members_are_dropped_and_the_empty_group_is_s
 
 
 @in_loop
+async def test_a_group_that_has_become_too_large_sends_its_last_members_away() -> None:
+    bench = Bench()
+    a, b = await bench.stable(2)
+    bench.settings = GroupSettings(max_size=1)
+    bench.crash(1)
+    assert bench.groups.heartbeat("g", a, None, 1) is Code.REBALANCE_IN_PROGRESS
+    first = await bench.start(bench.join(member_id=b))
+    assert (await bench.ask(bench.join(member_id=a))).code is Code.GROUP_MAX_SIZE_REACHED
+    assert first.result().generation == 2
+
+
+@in_loop
 async def test_a_leave_is_answered_when_the_empty_group_is_on_disk() -> None:
     bench = Bench()
     (a,) = await bench.stable()

@@ -100,6 +100,7 @@ class ClassicGroup:
         if not self._has_room_for(request.member_id):
             self._remove(request.member_id)
             self._answer_join(ticket, Code.GROUP_MAX_SIZE_REACHED, "")
+            self._maybe_complete_join()
         elif not self._supports(request.protocol_type, request.protocols):
             self._answer_join(ticket, Code.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
         elif request.member_id:
@@ -188,6 +189,11 @@ class ClassicGroup:
         deadlines = [self._join_deadline, self._sync_deadline, *self.joining.values()]
         deadlines += [member.deadline for member in self.members.values()]
         self.wake_at = min(deadlines)
+        return self._take_effects()
+
+    def rebalance(self, reason: str) -> list[Effect]:
+        """Have all members join again."""
+        self._prepare(reason)
         return self._take_effects()
 
     def stored(self, store: Store, code: Code) -> list[Effect]:
