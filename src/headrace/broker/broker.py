@@ -78,14 +78,16 @@ class Broker:
         self.dynamic_settings.load()
         defaults = self.dynamic_settings.topic_defaults()
         self.store = LogStore.open(settings.data, files=self._files, clock=self.clock, defaults=defaults)
+        self.commit = GroupCommit(self.loop.call_soon_threadsafe)
+        self.store.on_sync_wanted = self.commit.request
+        self.groups = GroupCoordinator(self.store, self.commit, self.clock, self.loop, _group_settings(settings))
         try:
-            self.commit = GroupCommit(self.loop.call_soon_threadsafe)
-            self.store.on_sync_wanted = self.commit.request
-            self.groups = GroupCoordinator(self.store, self.commit, self.clock, self.loop, _group_settings(settings))
             self.groups.load()
             self.server = Server(self)
             self.port = await self.server.start()
         except BaseException:
+            self.groups.close()
+            self.commit.close()
             self.store.close()
             raise
         self.advertised_host = settings.advertised_host or _reachable(settings.host)
