@@ -87,3 +87,13 @@ def test_a_full_disk_keeps_log_start_where_it_was(bench: Bench) -> None:
     with pytest.raises(StorageFull):
         bench.log.delete_records(1)
     assert bench.log.log_start == 0
+
+
+def test_a_failed_sync_of_a_checkpoint_stops_the_partition_too(bench: Bench) -> None:
+    bench.append(b"v")
+    bench.files.fail("sync", "/t/0/00000000000000000000.log")
+    bench.clock.advance(60_000)
+    bench.maintain()
+    bench.files.heal()
+    with pytest.raises(PartitionFailed, match="sync failed"):
+        bench.append(b"w")

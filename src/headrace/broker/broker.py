@@ -23,6 +23,7 @@ from headrace.clock import Clock, SystemClock
 from headrace.errors import HeadraceError, UnknownTopicId
 from headrace.log.files import DiskFiles, Files
 from headrace.log.group_commit import GroupCommit
+from headrace.log.job import Job
 from headrace.log.store import LogStore, Topic
 from headrace.settings import BrokerSettings
 
@@ -56,6 +57,8 @@ class Broker:
         self.port = 0
         self._files = files or DiskFiles()
         self._maintenance: asyncio.Task[None] | None = None
+        self._job: Job | None = None
+        self._stopping = asyncio.Event()
         self._started = False
 
     @property
@@ -102,10 +105,11 @@ class Broker:
             return
         self._started = False
         await self.server.stop()
+        self._stopping.set()
+        if self._job is not None:
+            self._job.cancelled = True
         if self._maintenance is not None:
-            self._maintenance.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._maintenance
+            await self._maintenance
         self.groups.close()
         await self.loop.run_in_executor(None, self.commit.close)
         await asyncio.sleep(0)
@@ -137,19 +141,29 @@ class Broker:
     async def _maintain(self) -> None:
         """Look after the log now and then: retention, compaction, checkpoints, files of deleted topics."""
         settings = self.settings
-        interval = (
-            min(settings.value("log.retention.check.interval.ms"), settings.value("log.cleaner.backoff.ms")) / 1000
-        )
-        while True:
-            await asyncio.sleep(max(interval, 0.01))
+        retention_interval = settings.value("log.retention.check.interval.ms") / 1000
+        interval = max(min(retention_interval, settings.value("log.cleaner.backoff.ms") / 1000), 0.01)
+        retention_at = self.clock.monotonic() + retention_interval
+        while not await self._stops_within(interval):
+            retention = self.clock.monotonic() >= retention_at
+            if retention:
+                retention_at = self.clock.monotonic() + retention_interval
             try:
-                await self.maintain_once()
+                await self.maintain_once(retention=retention)
             except Exception:
                 _logger.exception("maintenance of the log failed; it is tried again later")
 
-    async def maintain_once(self) -> None:
+    async def _stops_within(self, seconds: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+        return self._stopping.is_set()
+
+    async def maintain_once(self, *, retention: bool = True) -> None:
         """Do all that is due now; the slow parts in a thread."""
-        for job in self.store.jobs():
+        for job in self.store.jobs(retention=retention):
+            if self._stopping.is_set():
+                return
+            self._job = job
             try:
                 await self.loop.run_in_executor(None, job.run)
                 if not job.partition.deleted:

@@ -349,14 +349,19 @@ class PartitionLog(SegmentRow):
         jitter = self.config.segment_jitter_ms
         return hash((self.topic_id, self.index, self.active.base_offset)) % jitter if jitter else 0
 
-    def maybe_roll_by_time(self) -> None:
+    def maybe_roll_by_time(self, *, retention: bool) -> None:
         """Roll a segment that is old enough for retention or compaction to want it, although nothing is appended."""
         active, now = self.active, self.place.clock.now_ms()
         if active.size == 0 or self.failed:
             return
         config, first = self.config, active.first_header_timestamp()
         compaction_due = config.compact and first >= 0 and now - first > config.max_compaction_lag_ms
-        expired = config.delete and config.retention_ms >= 0 and 0 <= active.max_timestamp < now - config.retention_ms
+        expired = (
+            retention
+            and config.delete
+            and config.retention_ms >= 0
+            and 0 <= active.max_timestamp < now - config.retention_ms
+        )
         if compaction_due or expired:
             self.roll()
 

@@ -37,7 +37,8 @@ from headrace.errors import (
 )
 from headrace.log.checked_file import DamagedFile, read_checked, write_checked
 from headrace.log.files import DiskFiles, Files, Lock
-from headrace.log.maintenance import CheckpointJob, Job, Trash, partition_jobs
+from headrace.log.job import Job
+from headrace.log.maintenance import CheckpointJob, Trash, partition_jobs
 from headrace.log.partition import PartitionLog, PartitionPlace, storage_error
 from headrace.log.recovery import open_partition
 from headrace.log.segment import OpenFiles
@@ -248,13 +249,13 @@ class LogStore:
 
     # Maintenance and the end -----------------------------------------------------------------------------------
 
-    def jobs(self) -> Iterator[Job]:
-        """What is due; run and finish each job before asking for the next."""
+    def jobs(self, *, retention: bool = True) -> Iterator[Job]:
+        """What is due, with or without retention; run and finish each job before asking for the next."""
         self._trash.empty(self.clock.now_ms())
         for topic in list(self.topics.values()):
             for partition in topic.partitions:
                 if not partition.deleted:
-                    yield from partition_jobs(partition, self._trash)
+                    yield from partition_jobs(partition, self._trash, retention=retention)
 
     def remove_deleted(self) -> None:
         """Remove the files of deleted topics; may be called on any thread."""
