@@ -62,7 +62,7 @@ types: setup ## mypy, strict
 
 layers: setup ## import-linter: who may import whom
 	@$(HEAD) "import-linter"
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 native: setup ## cargo test of the kernel
 	@$(HEAD) "cargo test"
