@@ -150,6 +150,7 @@ class PartitionLog(SegmentRow):
         self.synced_offset = self._dirty[0].base_offset if self._dirty else self.end_offset
         self.checkpointed_offset = -1
         self._checkpoint_lock = threading.Lock()
+        self._written_checkpoint: Checkpoint | None = None
         self.checkpointed_ms = place.clock.now_ms()
         if not self.epochs or self.epochs[-1][0] < leader_epoch:
             self.epochs.append((leader_epoch, self.end_offset))
@@ -512,7 +513,10 @@ class PartitionLog(SegmentRow):
     def write_checkpoint(self) -> None:
         """Write the checkpoint file as of now; on disk when it returns. May be called on any thread."""
         with self._checkpoint_lock:
-            write_checkpoint(self.place.files, self.place.folder / "checkpoint", self.checkpoint())
+            checkpoint = self.checkpoint()
+            if checkpoint != self._written_checkpoint:
+                write_checkpoint(self.place.files, self.place.folder / "checkpoint", checkpoint)
+                self._written_checkpoint = checkpoint
 
     def close(self) -> None:
         """Close the files, without syncing."""

@@ -188,7 +188,6 @@ def _ensure_active(place: PartitionPlace, segments: list[Segment], checkpoint: C
         segments[-1].active = True
     else:
         segments.append(Segment.create(place.files, place.open_files, place.folder, end, place.clock.now_ms()))
-        place.files.sync_folder(place.folder)
 
 
 def _recover_producers(place: PartitionPlace, segments: list[Segment], checkpoint: Checkpoint) -> ProducerState:

@@ -21,6 +21,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -53,6 +54,7 @@ FORMAT = 1
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _PRODUCER_ID_BLOCK = 1000
+_CLOSING_THREADS = 8
 _DELETED = "~deleted-"
 _CREATING = "~creating-"
 
@@ -264,12 +266,16 @@ class LogStore:
 
     def close(self) -> None:
         """Sync and checkpoint everything, note the clean stop and let the folder go."""
-        clean = True
-        for topic in self.topics.values():
-            for partition in topic.partitions:
-                clean &= self._close_partition(partition)
+        partitions = [p for topic in self.topics.values() for p in topic.partitions]
+        jobs = [CheckpointJob(p) for p in partitions if not p.failed and p.checkpointed_offset != p.end_offset]
+        with ThreadPoolExecutor(_CLOSING_THREADS) as pool:
+            saved = list(pool.map(_run, jobs))
+        for job in jobs:
+            job.finish()
+        for partition in partitions:
+            partition.close()
         self.remove_deleted()
-        if clean:
+        if all(saved) and not any(p.failed for p in partitions):
             self._write_node(clean=True)
         self._release()
 
@@ -277,19 +283,6 @@ class LogStore:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
-
-    def _close_partition(self, partition: PartitionLog) -> bool:
-        try:
-            if not partition.failed and partition.checkpointed_offset != partition.end_offset:
-                job = CheckpointJob(partition)
-                job.run()
-                job.finish()
-        except OSError as error:
-            _logger.error("partition %s could not be saved: %s", partition.name, error)
-            return False
-        finally:
-            partition.close()
-        return partition.failed is None
 
     # Reading the folder ----------------------------------------------------------------------------------------
 
@@ -387,6 +380,15 @@ class LogStore:
 
     def _folder(self, name: str) -> Path:
         return self.path / "topics" / name
+
+
+def _run(job: CheckpointJob) -> bool:
+    try:
+        job.run()
+    except OSError as error:
+        _logger.error("partition %s could not be saved: %s", job.partition.name, error)
+        return False
+    return True
 
 
 def _new_cluster_id() -> str:
