@@ -132,7 +132,7 @@ class Broker:
             topic = self.store.topics.get(key)
             return topic, error_codes.NONE if topic else error_codes.UNKNOWN_TOPIC_OR_PARTITION
         try:
-            return self.store.topic_by_id(UUID(bytes=key) if isinstance(key, bytes) else key), error_codes.NONE
+            return self.store.topic_by_id(key), error_codes.NONE
         except UnknownTopicId:
             return None, error_codes.UNKNOWN_TOPIC_ID
 

@@ -95,7 +95,7 @@ class LogStore:
         self.leader_epoch = 0
         self._files = files
         self._open_files = OpenFiles()
-        self._by_id: dict[UUID, Topic] = {}
+        self._by_id: dict[bytes, Topic] = {}
         self._trash = Trash(files)
         self._next_producer_id = self._producer_ids_end = 0
         self._deleting: list[Path] = []
@@ -133,12 +133,13 @@ class LogStore:
         except KeyError:
             raise UnknownTopic(f"there is no topic {name!r}.") from None
 
-    def topic_by_id(self, topic_id: UUID) -> Topic:
-        """The topic of this id, or UnknownTopicId."""
+    def topic_by_id(self, topic_id: UUID | bytes) -> Topic:
+        """The topic of this id (also as its 16 bytes), or UnknownTopicId."""
+        raw = topic_id if isinstance(topic_id, bytes) else topic_id.bytes
         try:
-            return self._by_id[topic_id]
+            return self._by_id[raw]
         except KeyError:
-            raise UnknownTopicId(f"there is no topic with id {topic_id}.") from None
+            raise UnknownTopicId(f"there is no topic with id {UUID(bytes=raw)}.") from None
 
     def partition(self, name: str, index: int) -> PartitionLog:
         """A partition, or UnknownTopic."""
@@ -198,7 +199,7 @@ class LogStore:
             self._files.sync_folder(aside.parent)
         except OSError as error:
             raise storage_error(error, f"topic {name!r}") from error
-        del self.topics[name], self._by_id[topic.id]
+        del self.topics[name], self._by_id[topic.id.bytes]
         for partition in topic.partitions:
             partition.deleted = True
             partition.close()
@@ -376,7 +377,7 @@ class LogStore:
 
     def _register(self, topic: Topic) -> None:
         self.topics[topic.name] = topic
-        self._by_id[topic.id] = topic
+        self._by_id[topic.id.bytes] = topic
 
     def _folder(self, name: str) -> Path:
         return self.path / "topics" / name
