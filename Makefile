@@ -34,9 +34,9 @@ setup: .venv/kernel.stamp ## Make .venv, install what Headrace needs, build the 
 	@touch $@
 
 .venv/kernel.stamp: .venv/packages.stamp $(NATIVE)
-	@scripts/require cargo cc
+	@scripts/with-rust scripts/require cargo cc
 	@$(HEAD) "Headrace and its native kernel (Rust, release: a minute or two the first time)"
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(PIP) --no-build-isolation --editable .
+	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/with-rust $(PIP) --no-build-isolation --editable .
 	@touch $@
 
 kafka: ## Fetch Apache Kafka's jars into .tools/kafka/libs (for tests and benchmarks)
@@ -62,11 +62,11 @@ types: setup ## mypy, strict
 
 layers: setup ## import-linter: who may import whom
 	@$(HEAD) "import-linter"
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 native: setup ## cargo test of the kernel
 	@$(HEAD) "cargo test"
-	@cargo test --quiet --locked --manifest-path native/Cargo.toml --workspace
+	@scripts/with-rust cargo test --quiet --locked --manifest-path native/Cargo.toml --workspace
 
 unit: setup ## Fast tests: no server, under a minute
 	@$(HEAD) "Unit tests"
@@ -79,7 +79,7 @@ system: setup kafka ## Tests with real processes: clients, contract with Apache 
 format: setup ## Format the code and fix what ruff can fix
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
-	@cargo fmt --manifest-path native/Cargo.toml --all
+	@scripts/with-rust cargo fmt --manifest-path native/Cargo.toml --all
 
 faults: setup ## Kill the node while producers write: ROUNDS=1000 SEED=7
 	@$(BIN)/python -m tests.faults.kill_rounds --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))

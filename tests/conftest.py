@@ -1,4 +1,4 @@
-"""Tests that start processes are marked as system tests by where they are."""
+"""Tests that start processes or take long are system tests: by their folder, their file, or a mark of their own."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent
-SYSTEM = {"contract", "clients", "faults"}
+SYSTEM = (
+    "contract/",
+    "clients/",
+    "faults/",
+    "broker/test_fuzz_frames.py",
+    "groups/test_restarts.py",
+    "groups/test_corners.py",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        folder = item.path.resolve().relative_to(HERE).parts[0]
-        if folder in SYSTEM:
+        if item.path.resolve().relative_to(HERE).as_posix().startswith(SYSTEM):
             item.add_marker(pytest.mark.system)

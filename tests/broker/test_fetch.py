@@ -150,6 +150,24 @@ def test_a_lost_connection_takes_its_waiting_fetches_with_it(broker: EmbeddedBro
     _wait_until(lambda: broker.look(lambda b: not b.store.topics["t"].partitions[0].listeners))
 
 
+def test_a_fetch_that_waits_for_room_is_answered_once_there_is_some(broker: EmbeddedBroker, client: RawClient) -> None:
+    for topic in ("first", "large", "last"):
+        create(client, topic, max_message_bytes="4000000")
+    with RawClient(broker.port) as reader:
+        sent = [
+            reader.send(FETCH, 11, fetch({topic: [wish()]}, wait_ms=30_000)) for topic in ("first", "large", "last")
+        ]
+        _wait_for_listener(broker, "last")
+        send(client, "large", batch(1, value=b"x" * 3_000_000))
+        _wait_until(lambda: broker.look(lambda b: not b.store.topics["large"].partitions[0].listeners))
+        send(client, "last", batch(1))
+        started = time.monotonic()
+        send(client, "first", batch(1))
+        answers = [reader.receive(FETCH, 11, at) for at in sent]
+        assert time.monotonic() - started < 10
+        assert all(answer.responses[0].partitions[0].records for answer in answers)
+
+
 def test_many_waiting_fetches_are_all_answered(broker: EmbeddedBroker, client: RawClient) -> None:
     create(client, "t")
     got = []

@@ -582,12 +582,14 @@ def test_a_nodes_default_is_shown_as_static(tmp_path: Path) -> None:
         assert value(client, "retention.ms") == (str(2 * 3_600_000), 4)
 
 
-def test_every_setting_of_the_broker_is_described(client: RawClient) -> None:
+def test_every_setting_of_the_broker_is_described(broker: EmbeddedBroker, client: RawClient) -> None:
     configs = {item.name: item for item in describe(client, 4, "1").configs}
     assert configs["num.partitions"].value == "1"
     assert configs["num.partitions"].read_only
     assert not configs["log.retention.ms"].read_only
     assert configs["node.id"].value == "1"
+    assert configs["listeners"].value == f"PLAINTEXT://127.0.0.1:{broker.port}"
+    assert configs["log.dirs"].value.endswith("data")
     assert describe(client, 4, "").configs == []
 
 

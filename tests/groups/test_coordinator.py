@@ -13,6 +13,7 @@ from headrace.broker.groups.journal import OFFSETS_TOPIC
 from headrace.broker.groups.messages import Leaver, Phase
 from headrace.broker.groups.records import CommittedOffset
 from headrace.broker.groups.settings import GroupSettings
+from headrace.broker.latest_records import last_of_each_key
 from tests.groups.bench import Bench
 
 DAY_MS = 24 * 3_600_000
@@ -193,6 +194,18 @@ async def test_after_a_crash_silent_members_are_dropped_and_the_empty_group_is_s
 
 
 @in_loop
+async def test_a_group_that_has_become_too_large_sends_its_last_members_away() -> None:
+    bench = Bench()
+    a, b = await bench.stable(2)
+    bench.settings = GroupSettings(max_size=1)
+    bench.crash(1)
+    assert bench.groups.heartbeat("g", a, None, 1) is Code.REBALANCE_IN_PROGRESS
+    first = await bench.start(bench.join(member_id=b))
+    assert (await bench.ask(bench.join(member_id=a))).code is Code.GROUP_MAX_SIZE_REACHED
+    assert first.result().generation == 2
+
+
+@in_loop
 async def test_a_leave_is_answered_when_the_empty_group_is_on_disk() -> None:
     bench = Bench()
     (a,) = await bench.stable()
@@ -307,9 +320,10 @@ async def test_a_deletion_takes_a_commit_that_was_under_way_along() -> None:
     await bench.sync()
     assert commit.result() is Code.NONE
     assert deletion.result() == {"g": Code.NONE}
-    assert bench.groups.group_ids() == []
-    bench.crash(3)
-    assert bench.groups.group_ids() == []
+    for _ in range(2):
+        assert bench.groups.group_ids() == []
+        assert bench.groups.offsets("g") == {}
+        bench.crash(3)
 
 
 @in_loop
@@ -494,3 +508,31 @@ async def test_the_offsets_topic_is_internal_compacted_and_has_one_partition() -
     assert topic.internal
     assert topic.config.compact
     assert len(topic.partitions) == 1
+
+
+@in_loop
+async def test_a_damaged_part_of_the_log_is_told_and_the_rest_counts() -> None:
+    bench = Bench()
+    small = {"cleanup.policy": "compact", "internal.segment.bytes": "300"}
+    bench.store.create_topic(OFFSETS_TOPIC, 1, small, internal=True)
+    for number in range(20):
+        await bench.ask(bench.commit(number, group=f"g{number}"))
+    bench.store.close()
+    first = bench.store.partition(OFFSETS_TOPIC, 0).segments[0].path
+    bench.files.flip_bit(first, 100)
+    bench.open()
+    found = bench.groups.group_ids()
+    assert 15 <= len(found) < 20
+    assert found == [f"g{number}" for number in range(20)][-len(found) :]
+
+
+@in_loop
+async def test_only_the_last_record_of_a_key_is_decoded_at_start_up() -> None:
+    bench = Bench()
+    for number in range(300):
+        await bench.ask(bench.commit(number, partition=number % 3))
+    partition = bench.groups.journal.partition()
+    records = list(last_of_each_key(partition))
+    assert [record[0] for record in records] == [297, 298, 299]
+    bench.crash(0)
+    assert [committed.offset for committed in bench.groups.offsets("g").values()] == [297, 298, 299]

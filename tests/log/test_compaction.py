@@ -150,3 +150,17 @@ def test_more_keys_than_fit_the_map_take_several_rounds(bench: Bench, monkeypatc
     for _ in range(20):
         bench.maintain()
     assert [v for _, _, v in bench.read_all()] == [b"%d" % i for i in range(80, 120)]
+
+
+def test_a_cancelled_round_changes_nothing(bench: Bench) -> None:
+    for i in range(20):
+        put(bench, b"k", b"%d" % i)
+    bench.log.roll()
+    bench.sync()
+    for job in bench.store.jobs():
+        job.cancelled = True
+        job.run()
+        job.finish()
+    assert len(bench.read_all()) == 20
+    bench.maintain()
+    assert len(bench.read_all()) == 1

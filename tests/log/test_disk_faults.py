@@ -61,9 +61,10 @@ def test_a_failed_sync_stops_the_partition_and_no_other(bench: Bench) -> None:
     calls: list[object] = []
     commit = GroupCommit(lambda call: calls.append(call), threads=1)
     commit.when_durable(bench.log, 2, answers.append)
+    while not answers:
+        if calls:
+            calls.pop(0)()  # type: ignore[operator]
     commit.close()
-    for call in calls:
-        call()  # type: ignore[operator]
     assert isinstance(answers[0], PartitionFailed)
     with pytest.raises(PartitionFailed, match="sync failed"):
         bench.append(b"refused")
@@ -86,3 +87,13 @@ def test_a_full_disk_keeps_log_start_where_it_was(bench: Bench) -> None:
     with pytest.raises(StorageFull):
         bench.log.delete_records(1)
     assert bench.log.log_start == 0
+
+
+def test_a_failed_sync_of_a_checkpoint_stops_the_partition_too(bench: Bench) -> None:
+    bench.append(b"v")
+    bench.files.fail("sync", "/t/0/00000000000000000000.log")
+    bench.clock.advance(60_000)
+    bench.maintain()
+    bench.files.heal()
+    with pytest.raises(PartitionFailed, match="sync failed"):
+        bench.append(b"w")

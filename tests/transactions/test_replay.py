@@ -117,7 +117,10 @@ class Story:
     # --- clients ---
 
     async def ready(self, client: Client) -> Producer:
+        tries = 0
         while client.producer is None:
+            tries += 1
+            assert tries < 10, "a transaction that does not end"
             try:
                 producer_id, epoch = await self.bench.ask(self.bench.init(client.name, TIMEOUT_MS))
             except Refused:
@@ -254,6 +257,7 @@ class Story:
             if zombie[1:] == client.producer[1:]:
                 continue
             event("zombie acts")
+            await self.bench.sync_all()
             assert self.bench.send(zombie, b"zombie", 0, version=client.produce_version).code
             before = self.bench.state(client.name)
             with contextlib.suppress(Refused):

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker import error_codes
-from headrace.broker.described_configs import BROKER, TOPIC
-from headrace.broker.handlers.describe_configs import ensure_broker
+from headrace.broker.described_configs import BROKER, TOPIC, ensure_broker
 from headrace.broker.refused import Refused, code_of
 from headrace.definition import Definition
 from headrace.errors import HeadraceError, InvalidConfig
@@ -77,7 +76,7 @@ def _alter_broker(broker: Broker, resource: Any, change: Change, validate_only: 
     settings = broker.dynamic_settings
     for_all = resource.resource_name == ""
     if not for_all:
-        ensure_broker(broker, resource.resource_name)
+        ensure_broker(broker.store.node_id, resource.resource_name)
     fixed = [config.name for config in resource.configs if _is_fixed(config.name)]
     if fixed:
         raise Refused(error_codes.INVALID_REQUEST, f"these settings cannot be changed while the broker runs: {fixed}")

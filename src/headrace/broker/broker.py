@@ -25,6 +25,7 @@ from headrace.clock import Clock, SystemClock
 from headrace.errors import HeadraceError, UnknownTopicId
 from headrace.log.files import DiskFiles, Files
 from headrace.log.group_commit import GroupCommit
+from headrace.log.job import Job
 from headrace.log.store import LogStore, Topic
 from headrace.settings import BrokerSettings
 
@@ -59,6 +60,8 @@ class Broker:
         self.port = 0
         self._files = files or DiskFiles()
         self._maintenance: asyncio.Task[None] | None = None
+        self._job: Job | None = None
+        self._stopping = asyncio.Event()
         self._started = False
 
     @property
@@ -81,10 +84,10 @@ class Broker:
         self.dynamic_settings.load()
         defaults = self.dynamic_settings.topic_defaults()
         self.store = LogStore.open(settings.data, files=self._files, clock=self.clock, defaults=defaults)
+        self.commit = GroupCommit(self.loop.call_soon_threadsafe)
+        self.store.on_sync_wanted = self.commit.request
+        self.groups = GroupCoordinator(self.store, self.commit, self.clock, self.loop, _group_settings(settings))
         try:
-            self.commit = GroupCommit(self.loop.call_soon_threadsafe)
-            self.store.on_sync_wanted = self.commit.request
-            self.groups = GroupCoordinator(self.store, self.commit, self.clock, self.loop, _group_settings(settings))
             self.groups.load()
             self.transactions = TransactionCoordinator(
                 self.store, self.commit, self.groups, self.clock, self.loop, _transaction_settings(settings)
@@ -93,10 +96,13 @@ class Broker:
             self.server = Server(self)
             self.port = await self.server.start()
         except BaseException:
+            self.groups.close()
+            self.commit.close()
             self.store.close()
             raise
         self.advertised_host = settings.advertised_host or _reachable(settings.host)
         self.advertised_port = settings.advertised_port or self.port
+        self.dynamic_settings.note_address(self.host, self.port, self.advertised_host, self.advertised_port)
         self._maintenance = self.loop.create_task(self._maintain())
         self._started = True
 
@@ -106,10 +112,11 @@ class Broker:
             return
         self._started = False
         await self.server.stop()
+        self._stopping.set()
+        if self._job is not None:
+            self._job.cancelled = True
         if self._maintenance is not None:
-            self._maintenance.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._maintenance
+            await self._maintenance
         self.transactions.close()
         self.groups.close()
         await self.loop.run_in_executor(None, self.commit.close)
@@ -133,7 +140,7 @@ class Broker:
             topic = self.store.topics.get(key)
             return topic, error_codes.NONE if topic else error_codes.UNKNOWN_TOPIC_OR_PARTITION
         try:
-            return self.store.topic_by_id(UUID(bytes=key) if isinstance(key, bytes) else key), error_codes.NONE
+            return self.store.topic_by_id(key), error_codes.NONE
         except UnknownTopicId:
             return None, error_codes.UNKNOWN_TOPIC_ID
 
@@ -148,19 +155,29 @@ class Broker:
     async def _maintain(self) -> None:
         """Look after the log now and then: retention, compaction, checkpoints, files of deleted topics."""
         settings = self.settings
-        interval = (
-            min(settings.value("log.retention.check.interval.ms"), settings.value("log.cleaner.backoff.ms")) / 1000
-        )
-        while True:
-            await asyncio.sleep(max(interval, 0.01))
+        retention_interval = settings.value("log.retention.check.interval.ms") / 1000
+        interval = max(min(retention_interval, settings.value("log.cleaner.backoff.ms") / 1000), 0.01)
+        retention_at = self.clock.monotonic() + retention_interval
+        while not await self._stops_within(interval):
+            retention = self.clock.monotonic() >= retention_at
+            if retention:
+                retention_at = self.clock.monotonic() + retention_interval
             try:
-                await self.maintain_once()
+                await self.maintain_once(retention=retention)
             except Exception:
                 _logger.exception("maintenance of the log failed; it is tried again later")
 
-    async def maintain_once(self) -> None:
+    async def _stops_within(self, seconds: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+        return self._stopping.is_set()
+
+    async def maintain_once(self, *, retention: bool = True) -> None:
         """Do all that is due now; the slow parts in a thread."""
-        for job in self.store.jobs():
+        for job in self.store.jobs(retention=retention):
+            if self._stopping.is_set():
+                return
+            self._job = job
             try:
                 await self.loop.run_in_executor(None, job.run)
                 if not job.partition.deleted:

@@ -173,8 +173,12 @@ class Connection(asyncio.BufferedProtocol):
         """Whether the client has not taken what it was sent: then nothing large should be added."""
         return self._write_paused or self._held_bytes > _WRITE_HIGH
 
+    def is_held_up(self, slot: Slot) -> bool:
+        """Whether the answer of a parked request should wait: the client is slow, or much is waiting before it."""
+        return self._write_paused or (self._held_bytes > _WRITE_HIGH and self._slots[0] is not slot)
+
     def when_room(self, callback: Callable[[], None]) -> None:
-        """Call once, when the connection is no longer congested."""
+        """Call once, when something has left; then it must look again."""
         self._thirsty.append(callback)
 
     def answer(self, response: Response) -> None:
@@ -207,7 +211,7 @@ class Connection(asyncio.BufferedProtocol):
                 slots.popleft()
                 self._held_bytes -= _size(ready)
                 self._send(ready)
-            if self._blocked:
+            if self._blocked or self._thirsty:
                 self._maybe_unblock()
 
     def close(self, reason: str | None = None) -> None:
@@ -225,9 +229,9 @@ class Connection(asyncio.BufferedProtocol):
         return len(self._slots)
 
     @property
-    def receiving(self) -> bool:
-        """Whether a part of a request has come and the rest has not."""
-        return self._frame is not None or bool(self._carry)
+    def is_stalling(self) -> bool:
+        """Whether a part of a request has come and the rest has not, although we would read it."""
+        return (self._frame is not None or bool(self._carry)) and not self._reading_paused
 
     def unsent_bytes(self) -> int:
         """Bytes of responses that the client has not taken."""
@@ -384,7 +388,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._draining = True
         try:
-            if not self.congested and self._thirsty:
+            if not self._write_paused and self._thirsty:
                 thirsty, self._thirsty = self._thirsty, []
                 for callback in thirsty:
                     callback()

@@ -10,6 +10,8 @@ from collections.abc import Collection, Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from headrace.broker import error_codes
+from headrace.broker.refused import Refused
 from headrace.definition import Definition
 from headrace.log.topic_config import DEFINITIONS as TOPIC_DEFINITIONS
 from headrace.settings import DEFINITIONS as BROKER_DEFINITIONS
@@ -27,6 +29,7 @@ __all__ = [
     "broker_configs",
     "changed_broker_configs",
     "describe_topic",
+    "ensure_broker",
     "topic_configs",
 ]
 
@@ -103,6 +106,17 @@ def changed_broker_configs(
         for name, text in settings.for_all.items()
         if _is_wanted(BROKER_DEFINITIONS[name], names)
     ]
+
+
+def ensure_broker(node_id: int, name: str) -> None:
+    """Refuse a broker that is not this one."""
+    if not name.lstrip("-").isdecimal():
+        raise Refused(error_codes.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    if int(name) != node_id:
+        raise Refused(
+            error_codes.INVALID_REQUEST,
+            f"Unexpected broker id, expected {node_id} or empty string, but received {name}",
+        )
 
 
 def _is_wanted(item: Definition, names: Collection[str] | None) -> bool:

@@ -15,7 +15,7 @@ from headrace.errors import StorageError
 from headrace.log.checked_file import DamagedFile, read_checked, write_checked
 from headrace.log.topic_config import DEFINITIONS as TOPIC_DEFINITIONS
 from headrace.log.topic_config import TopicConfig
-from headrace.settings import BrokerSettings
+from headrace.settings import NODE_ID, BrokerSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +34,12 @@ class DynamicSettings:
     """What was set when, and what it comes to."""
 
     def __init__(self, settings: BrokerSettings, files: Files, folder: Path) -> None:
-        self.started_with: Mapping[str, str] = dict(settings.properties)
+        self.started_with: Mapping[str, str] = {
+            "broker.id": str(NODE_ID),
+            "log.dirs": str(folder.absolute()),
+            "node.id": str(NODE_ID),
+            **settings.properties,
+        }
         self.for_all: dict[str, str] = {}
         self.for_this: dict[str, str] = {}
         self._settings = settings
@@ -51,6 +56,14 @@ class DynamicSettings:
         if payload is not None:
             kept: dict[str, Any] = json.loads(payload)
             self.for_all, self.for_this = kept["for_all"], kept["for_this"]
+
+    def note_address(self, host: str, port: int, advertised_host: str, advertised_port: int) -> None:
+        """What is known only once the broker listens."""
+        self.started_with = {
+            "listeners": f"PLAINTEXT://{host}:{port}",
+            "advertised.listeners": f"PLAINTEXT://{advertised_host}:{advertised_port}",
+            **self.started_with,
+        }
 
     def topic_defaults(self) -> dict[str, str]:
         """The defaults of topics, by topic-setting name, as they are now."""

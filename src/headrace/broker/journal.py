@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from headrace import _kernel
-from headrace.errors import CorruptMessage, HeadraceError, PartitionFailed
+from headrace.broker.latest_records import last_of_each_key
+from headrace.errors import CorruptMessage, CorruptRange, HeadraceError, PartitionFailed
 from headrace.log.batch import BatchHeader
 from headrace.log.group_commit import GroupCommit
 from headrace.log.partition import Origin, PartitionLog
@@ -103,8 +104,11 @@ class Journal(ABC, Generic[C, S]):
         """Key and value of the record that says this."""
 
     @abstractmethod
-    def decode(self, header: BatchHeader, key: bytes | None, value: bytes | None) -> C | None:
-        """What a record of a batch says; None if it is nothing that matters here. CorruptMessage if it is damaged."""
+    def decode(self, header: BatchHeader | None, key: bytes | None, value: bytes | None) -> C | None:
+        """What a record says; None if it is nothing that matters here. CorruptMessage if it is damaged.
+
+        The header of its batch tells of transactions; there is none if the record is known to be committed.
+        """
 
     def runs(self, changes: Sequence[C]) -> Iterable[Sequence[C]]:
         """The changes in parts, each of which goes into a batch of its own."""
@@ -144,15 +148,28 @@ class Journal(ABC, Generic[C, S]):
                 partition.finish_sync(job)
 
     def _replay(self) -> Iterator[C]:
-        for header, records in self.partition().replay_batches():
-            for offset, _, key, value, _ in records:
-                try:
-                    change = self.decode(header, key, value)
-                except CorruptMessage as error:
-                    self.found_damaged(offset, key, error)
-                else:
-                    if change is not None:
-                        yield change
+        """Every change that counts, of a key whose changes replace each other only the last."""
+        partition = self.partition()
+        start = partition.log_start
+        try:
+            stable = last_of_each_key(partition)
+        except CorruptRange as damaged:
+            log.error("%s is damaged, what can be read of it is used: %s", partition.name, damaged)
+        else:
+            start = partition.last_stable_offset
+            yield from self._decoded(None, stable)
+        for header, records in partition.replay_batches(start):
+            yield from self._decoded(header, records)
+
+    def _decoded(self, header: BatchHeader | None, records: Iterable[_kernel.Record]) -> Iterator[C]:
+        for offset, _, key, value, _ in records:
+            try:
+                change = self.decode(header, key, value)
+            except CorruptMessage as error:
+                self.found_damaged(offset, key, error)
+            else:
+                if change is not None:
+                    yield change
 
     def partition(self) -> PartitionLog:
         """The one partition; made when it is first asked for."""
@@ -215,14 +232,21 @@ class Journal(ABC, Generic[C, S]):
             self._pending.append(_Pending(self._pending[-1].next_offset, (), waiter.done))
             await waiter.future
 
+    def _fail(self, next_offset: int, error: HeadraceError) -> None:
+        """A sync failed. The log takes no more writes, so what did not get on disk is not to be built upon."""
+        failed = [entry for entry in self._pending if entry.next_offset == next_offset]
+        for entry in failed:
+            self._pending.remove(entry)
+        if not self._pending:
+            self.latest = self.durable.copy()
+        for entry in failed:
+            entry.done(error)
+
     def _on_durable(self, partition: PartitionLog, next_offset: int, error: HeadraceError | None) -> None:
         if partition is not self._partition:
             return
         if error is not None:
-            failed = [entry for entry in self._pending if entry.next_offset == next_offset]
-            for entry in failed:
-                self._pending.remove(entry)
-                entry.done(error)
+            self._fail(next_offset, error)
             return
         while self._pending and self._pending[0].next_offset <= next_offset:
             entry = self._pending.popleft()

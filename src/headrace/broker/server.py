@@ -61,6 +61,7 @@ class Server:
         self._listener: asyncio.Server | None = None
         self._ticker: asyncio.TimerHandle | None = None
         self._refusals = 0
+        self._stopping = False
 
     # Life ------------------------------------------------------------------------------------------------------
 
@@ -82,17 +83,18 @@ class Server:
         """Stop listening, close every connection, and end what runs for them."""
         if self._ticker is not None:
             self._ticker.cancel()
+        self._stopping = True
         if self._listener is not None:
             self._listener.close()
-        for connection in list(self.connections):
-            connection.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        while self.connections:
+            for connection in list(self.connections):
+                connection.close()
+            await asyncio.sleep(0.001)
         if self._listener is not None:
             await self._listener.wait_closed()
-        while self.connections:
-            await asyncio.sleep(0)
 
     def _new_connection(self) -> Connection:
         self._next_id += 1
@@ -105,6 +107,8 @@ class Server:
         host = connection.peer_host
         self.connections.add(connection)
         self._per_host[host] += 1
+        if self._stopping:
+            return False
         if len(self.connections) > self._max_connections:
             self.log_refusal(f"refused a connection of {connection.peer}: there are {self._max_connections}")
             return False
@@ -202,7 +206,7 @@ class Server:
         self._refusals = 0
         for connection in list(self.connections):
             idle = self.tick - connection.active_at
-            if connection.receiving and idle > self._frame_ticks and not self.is_short(connection):
+            if connection.is_stalling and idle > self._frame_ticks:
                 connection.close("a request began and did not go on")
             elif 0 <= self._idle_ticks < idle and (connection.congested or not connection.pending):
                 connection.close("it was idle for too long")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from headrace import _kernel
 from headrace.log.batch import BatchHeader
 from headrace.log.files import File, Files
+from headrace.log.job import Job
 from headrace.log.segment import CHUNK_BYTES, Segment, segment_name
 from headrace.log.segment_index import AbortedTransaction, SegmentIndex, write_index
 from headrace.log.swap import CLEANED, swap_in
@@ -34,6 +35,10 @@ _MAX_RELATIVE_OFFSET = 0x7FFFFFFF
 
 
 class _DamagedSegment(Exception):
+    pass
+
+
+class _Cancelled(Exception):
     pass
 
 
@@ -123,11 +128,11 @@ class _Rewritten:
         write_index(self._files, self._folder / f"{self._name}.index{CLEANED}", encoded)
 
 
-class CompactionJob:
+class CompactionJob(Job):
     """One round of compaction of one partition."""
 
     def __init__(self, partition: PartitionLog, segments: list[Segment], now_ms: int) -> None:
-        self.partition = partition
+        super().__init__(partition)
         self.records_kept = self.records_dropped = 0
         self._segments = segments
         self._now_ms = now_ms
@@ -146,6 +151,9 @@ class CompactionJob:
             latest = self._latest_offsets()
             for group in self._groups():
                 self._rewrite(group, latest)
+        except _Cancelled:
+            self._rewritten.clear()
+            self._cleaned_to = self._cleaned_from
         except (_DamagedSegment, _kernel.BadBatch) as damage:
             _logger.error("%s is not compacted: %s", self.partition.name, damage)
             self._rewritten.clear()
@@ -169,12 +177,18 @@ class CompactionJob:
             partition.cleaned_to = self._cleaned_to
             partition.write_checkpoint()
 
+    def _chunks(self, segment: Segment) -> Iterator[tuple[memoryview, int]]:
+        for chunk in _chunks(self._files, segment):
+            if self.cancelled:
+                raise _Cancelled
+            yield chunk
+
     def _latest_offsets(self) -> _kernel.LatestOffsets:
         latest = _kernel.LatestOffsets(MAX_KEYS)
         for segment in self._segments:
             if segment.end_offset <= self._cleaned_from:
                 continue
-            for data, end in _chunks(self._files, segment):
+            for data, end in self._chunks(segment):
                 reached = latest.add(data, end, aborted=self._aborted)
                 self._cleaned_to = max(self._cleaned_to, reached)
                 if reached < end:
@@ -200,7 +214,7 @@ class CompactionJob:
     def _rewrite(self, group: list[Segment], latest: _kernel.LatestOffsets) -> None:
         rewritten = _Rewritten(self.partition, group, [a for s in group for a in self._aborted_of[s]])
         for segment in group:
-            for data, _ in _chunks(self._files, segment):
+            for data, _ in self._chunks(segment):
                 cleaned, kept, dropped = _kernel.compact(
                     data,
                     latest,

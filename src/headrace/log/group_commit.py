@@ -1,8 +1,8 @@
-"""Group commit: many producers wait for one sync.
+"""Group commit: many producers wait for one round of syncs.
 
-A partition has at most one sync under way; whoever asks meanwhile is served by the next one, together. Syncs of
-different partitions run in parallel threads. All methods and callbacks belong to the owner's thread (the event loop);
-only the syncs themselves run elsewhere.
+One round is under way at a time; whoever asks meanwhile is served by the next one, together. A round of a few files is
+synced by one thread, a larger one by several (a file's sync is cheap next to waking a thread, many files' are not).
+All methods and callbacks belong to the owner's thread (the event loop); only the syncs themselves run elsewhere.
 """
 
 from __future__ import annotations
@@ -18,18 +18,23 @@ __all__ = ["GroupCommit"]
 
 _logger = logging.getLogger(__name__)
 
+_FILES_PER_THREAD = 4
+
 Done = Callable[[HeadraceError | None], None]
+Work = list[tuple[PartitionLog, SyncJob]]
 
 
 class GroupCommit:
     """Tells who waits when their records are on disk."""
 
-    def __init__(self, call_soon: Callable[[Callable[[], None]], object], threads: int = 4) -> None:
+    def __init__(self, call_soon: Callable[[Callable[[], None]], object], threads: int = 8) -> None:
         self._call_soon = call_soon
+        self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="sync")
         self._waiting: dict[PartitionLog, list[tuple[int, Done]]] = {}
-        self._running: set[PartitionLog] = set()
-        self._again: set[PartitionLog] = set()
+        self._wanted: dict[PartitionLog, None] = {}
+        self._planned = False
+        self._running = 0
         self.syncs = 0
 
     def when_durable(self, partition: PartitionLog, next_offset: int, done: Done) -> None:
@@ -44,44 +49,51 @@ class GroupCommit:
 
     def request(self, partition: PartitionLog) -> None:
         """Sync what is written, though nobody waits."""
-        if partition in self._running:
-            self._again.add(partition)
-            return
-        job = None if partition.deleted else partition.start_sync()
-        if job is None:
-            self._serve(partition)
-            return
-        self._running.add(partition)
-        self.syncs += 1
-        self._pool.submit(self._run, partition, job)
+        self._wanted[partition] = None
+        if not self._planned and not self._running:
+            self._planned = True
+            self._call_soon(self._begin)
 
     def close(self) -> None:
         """Finish the syncs under way; whoever still waits gets no answer."""
         self._pool.shutdown(wait=True)
 
-    def _run(self, partition: PartitionLog, job: SyncJob) -> None:
-        error: OSError | None = None
-        try:
-            job.run()
-        except OSError as failed:
-            error = failed
-        except BaseException as failed:  # a closed file of a deleted topic, or a bug: nobody may wait for ever
-            error = OSError(0, str(failed))
-        try:
-            self._call_soon(lambda: self._finished(partition, job, error))
-        except RuntimeError:
-            _logger.debug("the loop has ended before a sync of %s", partition.name)
+    def _begin(self) -> None:
+        """Start a round with all that is wanted by now."""
+        self._planned = False
+        if self._running:
+            return
+        wanted, self._wanted = self._wanted, {}
+        work: Work = []
+        for partition in wanted:
+            job = None if partition.deleted or partition.failed else partition.start_sync()
+            if job is None:
+                self._serve(partition)
+            else:
+                work.append((partition, job))
+        self.syncs += len(work)
+        tasks = min(self._threads, -(-len(work) // _FILES_PER_THREAD))
+        self._running = tasks
+        for task in range(tasks):
+            self._pool.submit(self._run, work[task::tasks])
 
-    def _finished(self, partition: PartitionLog, job: SyncJob, error: OSError | None) -> None:
-        self._running.discard(partition)
-        if error is None:
-            partition.finish_sync(job)
-        elif not partition.deleted and not partition.closed:
-            partition.fail(f"a sync failed: {error.strerror or error}")
-        self._serve(partition)
-        if partition in self._again:
-            self._again.discard(partition)
-            self.request(partition)
+    def _run(self, work: Work) -> None:
+        outcomes = [(partition, job, _outcome(job)) for partition, job in work]
+        try:
+            self._call_soon(lambda: self._finished(outcomes))
+        except RuntimeError:
+            _logger.debug("the loop ended before a round of syncs did")
+
+    def _finished(self, outcomes: list[tuple[PartitionLog, SyncJob, OSError | None]]) -> None:
+        for partition, job, error in outcomes:
+            if error is None:
+                partition.finish_sync(job)
+            elif not partition.deleted and not partition.closed:
+                partition.fail(f"a sync failed: {error.strerror or error}")
+            self._serve(partition)
+        self._running -= 1
+        if self._running == 0 and self._wanted:
+            self._begin()
 
     def _serve(self, partition: PartitionLog) -> None:
         waiting = self._waiting.pop(partition, None)
@@ -96,3 +108,13 @@ class GroupCommit:
                 done(failure)
         if later:  # those that were added by the callbacks come after them
             self._waiting[partition] = later + self._waiting.get(partition, [])
+
+
+def _outcome(job: SyncJob) -> OSError | None:
+    try:
+        job.run()
+    except OSError as failed:
+        return failed
+    except Exception as failed:  # a closed file of a deleted topic, or a bug: nobody may wait for ever
+        return OSError(0, str(failed))
+    return None

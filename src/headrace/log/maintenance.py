@@ -1,25 +1,21 @@
-"""What a partition needs now and then: checkpoints, retention, compaction, the removal of old files.
-
-A job is made on the owner's thread, ``run`` may be called on any thread (it does the slow part and touches only what it
-was given), and then ``finish`` on the owner's thread makes the result part of the partition. One job at a time.
-"""
+"""What a partition needs now and then: checkpoints, retention, compaction, the removal of old files."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
 
 from headrace.log.archive import archive_segment
 from headrace.log.compaction import plan_compaction
 from headrace.log.files import Files
+from headrace.log.job import Job
 from headrace.log.partition import PartitionLog
 from headrace.log.producer_state import write_snapshot
 from headrace.log.retention import expired_segments
 from headrace.log.segment import Segment
 
-__all__ = ["CheckpointJob", "Job", "RetentionJob", "Trash", "partition_jobs"]
+__all__ = ["CheckpointJob", "RetentionJob", "Trash", "partition_jobs"]
 
 _logger = logging.getLogger(__name__)
 
@@ -27,26 +23,13 @@ CHECKPOINT_INTERVAL_MS = 60_000
 PRODUCER_EXPIRATION_MS = 86_400_000
 
 
-class Job(Protocol):
-    """Something slow to do for a partition."""
-
-    partition: PartitionLog
-
-    def run(self) -> None:
-        """The slow part, on any thread."""
-        ...
-
-    def finish(self) -> None:
-        """Take over the result, on the owner's thread."""
-        ...
-
-
-class CheckpointJob:
+class CheckpointJob(Job):
     """Sync a partition and write its indexes, producers and checkpoint, so that the next open has less to scan."""
 
     def __init__(self, partition: PartitionLog) -> None:
-        self.partition = partition
+        super().__init__(partition)
         self._sync = partition.start_sync()
+        self._sync_error: OSError | None = None
         self._end_offset = partition.end_offset
         self._producers = partition.producer_state.encode(partition.end_offset)
         self._indexes = [
@@ -57,7 +40,11 @@ class CheckpointJob:
         """Write and sync."""
         place = self.partition.place
         if self._sync is not None:
-            self._sync.run()
+            try:
+                self._sync.run()
+            except OSError as error:
+                self._sync_error = error
+                return
         for segment, encoded, size, _ in self._indexes:
             segment.write_index(encoded, size)
         write_snapshot(place.files, place.folder / "producers", self._producers)
@@ -66,6 +53,9 @@ class CheckpointJob:
     def finish(self) -> None:
         """Note what is on disk now."""
         partition = self.partition
+        if self._sync_error is not None:
+            partition.fail(f"a sync failed: {self._sync_error.strerror or self._sync_error}")
+            return
         if self._sync is not None:
             partition.finish_sync(self._sync)
         partition.checkpointed_offset = self._end_offset
@@ -98,11 +88,11 @@ class Trash:
             self._files.remove(path)
 
 
-class RetentionJob:
+class RetentionJob(Job):
     """Archive expired segments where the topic says so, then delete them."""
 
     def __init__(self, partition: PartitionLog, expired: list[Segment], trash: Trash) -> None:
-        self.partition = partition
+        super().__init__(partition)
         self._expired = expired
         self._trash = trash
         self._archive = partition.config.archive_path
@@ -127,14 +117,14 @@ class RetentionJob:
             self._trash.throw(segment.path, when)
 
 
-def partition_jobs(partition: PartitionLog, trash: Trash) -> Iterator[Job]:
-    """What is due for this partition; finish each job before asking for the next."""
+def partition_jobs(partition: PartitionLog, trash: Trash, *, retention: bool) -> Iterator[Job]:
+    """What is due for this partition, with or without retention; finish each job before asking for the next."""
     now = partition.place.clock.now_ms()
     partition.producer_state.expire(now - PRODUCER_EXPIRATION_MS)
-    partition.maybe_roll_by_time()
+    partition.maybe_roll_by_time(retention=retention)
     if _is_checkpoint_due(partition, now):
         yield CheckpointJob(partition)
-    expired = expired_segments(partition, now)
+    expired = expired_segments(partition, now) if retention else []
     if expired:
         yield RetentionJob(partition, expired, trash)
     if partition.config.compact:

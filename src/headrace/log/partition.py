@@ -150,6 +150,7 @@ class PartitionLog(SegmentRow):
         self.synced_offset = self._dirty[0].base_offset if self._dirty else self.end_offset
         self.checkpointed_offset = -1
         self._checkpoint_lock = threading.Lock()
+        self._written_checkpoint: Checkpoint | None = None
         self.checkpointed_ms = place.clock.now_ms()
         if not self.epochs or self.epochs[-1][0] < leader_epoch:
             self.epochs.append((leader_epoch, self.end_offset))
@@ -352,14 +353,19 @@ class PartitionLog(SegmentRow):
         jitter = self.config.segment_jitter_ms
         return hash((self.topic_id, self.index, self.active.base_offset)) % jitter if jitter else 0
 
-    def maybe_roll_by_time(self) -> None:
+    def maybe_roll_by_time(self, *, retention: bool) -> None:
         """Roll a segment that is old enough for retention or compaction to want it, although nothing is appended."""
         active, now = self.active, self.place.clock.now_ms()
         if active.size == 0 or self.failed:
             return
         config, first = self.config, active.first_header_timestamp()
         compaction_due = config.compact and first >= 0 and now - first > config.max_compaction_lag_ms
-        expired = config.delete and config.retention_ms >= 0 and 0 <= active.max_timestamp < now - config.retention_ms
+        expired = (
+            retention
+            and config.delete
+            and config.retention_ms >= 0
+            and 0 <= active.max_timestamp < now - config.retention_ms
+        )
         if compaction_due or expired:
             self.roll()
 
@@ -465,9 +471,9 @@ class PartitionLog(SegmentRow):
         """Every record from the start to the end, as Python objects: for state topics."""
         return reading.replay(self)
 
-    def replay_batches(self) -> Iterator[tuple[BatchHeader, list[_kernel.Record]]]:
-        """Every batch from the start to the end, transaction markers too, with its records."""
-        return reading.replay_batches(self)
+    def replay_batches(self, start: int) -> Iterator[tuple[BatchHeader, list[_kernel.Record]]]:
+        """Every batch from offset ``start`` to the end, transaction markers too, with its records."""
+        return reading.replay_batches(self, start)
 
     def epoch_at(self, offset: int) -> int:
         """The leader epoch in which an offset was written."""
@@ -514,7 +520,10 @@ class PartitionLog(SegmentRow):
     def write_checkpoint(self) -> None:
         """Write the checkpoint file as of now; on disk when it returns. May be called on any thread."""
         with self._checkpoint_lock:
-            write_checkpoint(self.place.files, self.place.folder / "checkpoint", self.checkpoint())
+            checkpoint = self.checkpoint()
+            if checkpoint != self._written_checkpoint:
+                write_checkpoint(self.place.files, self.place.folder / "checkpoint", checkpoint)
+                self._written_checkpoint = checkpoint
 
     def close(self) -> None:
         """Close the files, without syncing."""

@@ -48,9 +48,11 @@ def _open_segments(place: PartitionPlace, config: TopicConfig, log_start: int) -
     segments: list[Segment] = []
     for i, base in enumerate(bases):
         segment = Segment(place.files, place.open_files, place.folder, base, place.clock.now_ms())
-        whole = _open_segment(place, config, segment, bases[i + 1 :])
+        later = bases[i + 1 :]
+        whole = _open_segment(place, config, segment, later)
         segments.append(segment)
-        if not whole or _is_gap(segment, bases[i + 1 :], log_start):
+        lacks_its_end = not whole and bool(later) and segment.end_offset < later[0]  # else a refused write's remains
+        if lacks_its_end or _is_gap(segment, later, log_start):
             _set_aside(place, names[i + 1 :])
             break
     return segments
@@ -186,7 +188,6 @@ def _ensure_active(place: PartitionPlace, segments: list[Segment], checkpoint: C
         segments[-1].active = True
     else:
         segments.append(Segment.create(place.files, place.open_files, place.folder, end, place.clock.now_ms()))
-        place.files.sync_folder(place.folder)
 
 
 def _recover_producers(place: PartitionPlace, segments: list[Segment], checkpoint: Checkpoint) -> ProducerState:

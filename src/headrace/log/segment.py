@@ -7,6 +7,7 @@ which may be less than the file's after a refused write: the next append goes to
 
 from __future__ import annotations
 
+import contextlib
 from collections import OrderedDict
 from pathlib import Path
 
@@ -153,8 +154,13 @@ class Segment:
         )
 
     def append(self, batch: Buffer, header: BatchHeader, base_offset: int, index_interval: int) -> None:
-        """Write a batch at the end."""
-        self.file.write(self.size, batch)
+        """Write a batch at the end; a failed write leaves nothing behind."""
+        try:
+            self.file.write(self.size, batch)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.file.truncate(self.size)
+            raise
         self.note(header, base_offset, index_interval)
 
     def note(self, header: BatchHeader, base_offset: int, index_interval: int) -> None:

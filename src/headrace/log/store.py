@@ -21,6 +21,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -37,7 +38,8 @@ from headrace.errors import (
 )
 from headrace.log.checked_file import DamagedFile, read_checked, write_checked
 from headrace.log.files import DiskFiles, Files, Lock
-from headrace.log.maintenance import CheckpointJob, Job, Trash, partition_jobs
+from headrace.log.job import Job
+from headrace.log.maintenance import CheckpointJob, Trash, partition_jobs
 from headrace.log.partition import PartitionLog, PartitionPlace, storage_error
 from headrace.log.recovery import open_partition
 from headrace.log.segment import OpenFiles
@@ -52,6 +54,7 @@ FORMAT = 1
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _PRODUCER_ID_BLOCK = 1000
+_CLOSING_THREADS = 8
 _DELETED = "~deleted-"
 _CREATING = "~creating-"
 
@@ -92,7 +95,7 @@ class LogStore:
         self.leader_epoch = 0
         self._files = files
         self._open_files = OpenFiles()
-        self._by_id: dict[UUID, Topic] = {}
+        self._by_id: dict[bytes, Topic] = {}
         self._trash = Trash(files)
         self._next_producer_id = self._producer_ids_end = 0
         self._deleting: list[Path] = []
@@ -130,12 +133,13 @@ class LogStore:
         except KeyError:
             raise UnknownTopic(f"there is no topic {name!r}.") from None
 
-    def topic_by_id(self, topic_id: UUID) -> Topic:
-        """The topic of this id, or UnknownTopicId."""
+    def topic_by_id(self, topic_id: UUID | bytes) -> Topic:
+        """The topic of this id (also as its 16 bytes), or UnknownTopicId."""
+        raw = topic_id if isinstance(topic_id, bytes) else topic_id.bytes
         try:
-            return self._by_id[topic_id]
+            return self._by_id[raw]
         except KeyError:
-            raise UnknownTopicId(f"there is no topic with id {topic_id}.") from None
+            raise UnknownTopicId(f"there is no topic with id {UUID(bytes=raw)}.") from None
 
     def partition(self, name: str, index: int) -> PartitionLog:
         """A partition, or UnknownTopic."""
@@ -195,7 +199,7 @@ class LogStore:
             self._files.sync_folder(aside.parent)
         except OSError as error:
             raise storage_error(error, f"topic {name!r}") from error
-        del self.topics[name], self._by_id[topic.id]
+        del self.topics[name], self._by_id[topic.id.bytes]
         for partition in topic.partitions:
             partition.deleted = True
             partition.close()
@@ -248,13 +252,13 @@ class LogStore:
 
     # Maintenance and the end -----------------------------------------------------------------------------------
 
-    def jobs(self) -> Iterator[Job]:
-        """What is due; run and finish each job before asking for the next."""
+    def jobs(self, *, retention: bool = True) -> Iterator[Job]:
+        """What is due, with or without retention; run and finish each job before asking for the next."""
         self._trash.empty(self.clock.now_ms())
         for topic in list(self.topics.values()):
             for partition in topic.partitions:
                 if not partition.deleted:
-                    yield from partition_jobs(partition, self._trash)
+                    yield from partition_jobs(partition, self._trash, retention=retention)
 
     def remove_deleted(self) -> None:
         """Remove the files of deleted topics; may be called on any thread."""
@@ -263,12 +267,16 @@ class LogStore:
 
     def close(self) -> None:
         """Sync and checkpoint everything, note the clean stop and let the folder go."""
-        clean = True
-        for topic in self.topics.values():
-            for partition in topic.partitions:
-                clean &= self._close_partition(partition)
+        partitions = [p for topic in self.topics.values() for p in topic.partitions]
+        jobs = [CheckpointJob(p) for p in partitions if not p.failed and p.checkpointed_offset != p.end_offset]
+        with ThreadPoolExecutor(_CLOSING_THREADS) as pool:
+            saved = list(pool.map(_run, jobs))
+        for job in jobs:
+            job.finish()
+        for partition in partitions:
+            partition.close()
         self.remove_deleted()
-        if clean:
+        if all(saved) and not any(p.failed for p in partitions):
             self._write_node(clean=True)
         self._release()
 
@@ -276,19 +284,6 @@ class LogStore:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
-
-    def _close_partition(self, partition: PartitionLog) -> bool:
-        try:
-            if not partition.failed and partition.checkpointed_offset != partition.end_offset:
-                job = CheckpointJob(partition)
-                job.run()
-                job.finish()
-        except OSError as error:
-            _logger.error("partition %s could not be saved: %s", partition.name, error)
-            return False
-        finally:
-            partition.close()
-        return partition.failed is None
 
     # Reading the folder ----------------------------------------------------------------------------------------
 
@@ -382,10 +377,19 @@ class LogStore:
 
     def _register(self, topic: Topic) -> None:
         self.topics[topic.name] = topic
-        self._by_id[topic.id] = topic
+        self._by_id[topic.id.bytes] = topic
 
     def _folder(self, name: str) -> Path:
         return self.path / "topics" / name
+
+
+def _run(job: CheckpointJob) -> bool:
+    try:
+        job.run()
+    except OSError as error:
+        _logger.error("partition %s could not be saved: %s", job.partition.name, error)
+        return False
+    return True
 
 
 def _new_cluster_id() -> str:

@@ -95,11 +95,15 @@ class GroupCoordinator:
     # --- life ---
 
     def load(self) -> None:
-        """Take up where the log says we were: members of stable groups have their session timeout to be heard of."""
+        """Take up where the log says we were: members of stable groups have their session timeout to be heard of.
+
+        A group that has become too large (``group.max.size`` was lowered) rebalances, and the last to join are refused.
+        """
         self.journal.load()
-        for group_id, metadata in self.journal.durable.groups.items():
-            if metadata.members:
-                self._find(group_id)
+        for group_id, metadata in list(self.journal.durable.groups.items()):
+            group = self._find(group_id) if metadata.members else None
+            if group is not None and len(metadata.members) > self.settings.max_size:
+                self._carry_out(group, group.rebalance("the group is too large"))
         self._schedule_expiry()
 
     def ensure_log(self) -> None:

@@ -21,7 +21,6 @@ heartbeats) is lost in a crash, and clients then join again.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 from headrace.broker.groups.codes import Code
@@ -41,8 +40,9 @@ from headrace.broker.groups.messages import (
     Ticket,
 )
 from headrace.broker.groups.records import GroupMetadata
+from headrace.broker.groups.roster import Roster
 from headrace.broker.groups.settings import GroupSettings
-from headrace.broker.groups.subscription import CONSUMER_PROTOCOL, topics_of
+from headrace.broker.groups.subscription import CONSUMER_PROTOCOL
 from headrace.clock import Clock
 
 __all__ = ["ClassicGroup"]
@@ -66,9 +66,8 @@ class ClassicGroup:
         self.generation = metadata.generation
         self.protocol_type = metadata.protocol_type or None
         self.protocol = metadata.protocol
-        self.leader = metadata.leader
         self.state_ms = metadata.state_ms
-        self.members: dict[str, Member] = {}
+        self.roster = Roster(metadata.leader)
         self.joining: dict[str, float] = {}
         """Ids given out to members that have not come back with them yet, and until when they may."""
         self.wake_at = NEVER
@@ -78,9 +77,7 @@ class ClassicGroup:
         self._effects: list[Effect] = []
         self._joins: dict[str, Ticket] = {}
         self._syncs: dict[str, Ticket] = {}
-        self._static: dict[str, str] = {}
         self._unsynced: set[str] = set()
-        self._supported: Counter[str] = Counter()
         self._join_deadline = NEVER
         self._initial_left_ms: int | None = None
         self._sync_deadline = NEVER
@@ -88,10 +85,20 @@ class ClassicGroup:
         self._storing = False
         self.phase = Phase.STABLE if metadata.members else Phase.EMPTY
         for member in metadata.members:
-            self._add(Member.restored(member, metadata.protocol))
+            self.roster.add(Member.restored(member, metadata.protocol))
         self.subscribed = self._subscribed_topics()
         for restored in self.members.values():
             self._heard_of(restored)
+
+    @property
+    def members(self) -> dict[str, Member]:
+        """Members by id."""
+        return self.roster.members
+
+    @property
+    def leader(self) -> str | None:
+        """The member that assigns."""
+        return self.roster.leader
 
     # --- what clients ask ---
 
@@ -100,6 +107,7 @@ class ClassicGroup:
         if not self._has_room_for(request.member_id):
             self._remove(request.member_id)
             self._answer_join(ticket, Code.GROUP_MAX_SIZE_REACHED, "")
+            self._maybe_complete_join()
         elif not self._supports(request.protocol_type, request.protocols):
             self._answer_join(ticket, Code.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
         elif request.member_id:
@@ -133,7 +141,7 @@ class ClassicGroup:
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> Code:
         """Heartbeat: the member is alive; it is told when it should join again."""
-        code = self._check_member(member_id, instance_id)
+        code = self.roster.check(member_id, instance_id)
         if code:
             return code
         if generation != self.generation:
@@ -159,7 +167,7 @@ class ClassicGroup:
             return Code.NONE
         if generation < 0 and not member_id and instance_id is None:
             return Code.UNKNOWN_MEMBER_ID
-        code = self._check_member(member_id, instance_id)
+        code = self.roster.check(member_id, instance_id)
         if code:
             return code
         if generation != self.generation:
@@ -173,7 +181,7 @@ class ClassicGroup:
         """May offsets be committed in a transaction? Old clients name no member; then nobody can be fenced here."""
         if generation < 0 and (self.phase is Phase.EMPTY or (not member_id and instance_id is None)):
             return Code.NONE
-        code = self._check_member(member_id, instance_id)
+        code = self.roster.check(member_id, instance_id)
         if code:
             return code
         return Code.NONE if generation == self.generation else Code.ILLEGAL_GENERATION
@@ -197,6 +205,11 @@ class ClassicGroup:
         deadlines = [self._join_deadline, self._sync_deadline, *self.joining.values()]
         deadlines += [member.deadline for member in self.members.values()]
         self.wake_at = min(deadlines)
+        return self._take_effects()
+
+    def rebalance(self, reason: str) -> list[Effect]:
+        """Have all members join again."""
+        self._prepare(reason)
         return self._take_effects()
 
     def stored(self, store: Store, code: Code) -> list[Effect]:
@@ -243,7 +256,7 @@ class ClassicGroup:
     def _join_unknown(self, request: JoinRequest, ticket: Ticket) -> None:
         if request.instance_id is not None:
             member_id = f"{request.instance_id}-{self._new_id()}"
-            known = self._static.get(request.instance_id)
+            known = self.roster.static_id(request.instance_id)
             if known is not None:
                 self._replace_static(request, known, member_id, ticket)
             else:
@@ -264,7 +277,7 @@ class ClassicGroup:
             else:
                 self._join_new(member_id, request, ticket)
             return
-        code = self._check_member(member_id, request.instance_id)
+        code = self.roster.check(member_id, request.instance_id)
         if code or self.phase is Phase.EMPTY:
             self._answer_join(ticket, code or Code.UNKNOWN_MEMBER_ID, member_id)
             return
@@ -281,14 +294,14 @@ class ClassicGroup:
         if not self.members:
             self.protocol_type = request.protocol_type
         member = Member.joining(member_id, request)
-        self._add(member)
+        self.roster.add(member)
         self._joins[member_id] = ticket
         self.joining.pop(member_id, None)
         member.deadline = self._deadline(self._settings.new_member_join_timeout_ms)
         self._prepare_or_complete(f"{member_id} joined")
 
     def _join_again(self, member: Member, request: JoinRequest, ticket: Ticket) -> None:
-        self._update(member, request)
+        self.roster.update(member, request)
         self._park_join(member.member_id, ticket)
         self._prepare_or_complete(f"{member.member_id} joined again")
 
@@ -297,9 +310,9 @@ class ClassicGroup:
         self._rename(old_id, new_id)
         member = self.members[new_id]
         self._heard_of(member)
-        self._update(member, request)
+        self.roster.update(member, request)
         self._park_join(new_id, ticket)
-        if self.phase is Phase.STABLE and self._choose_protocol() == self.protocol:
+        if self.phase is Phase.STABLE and self.roster.choose_protocol() == self.protocol:
             assignments = {each.member_id: each.assignment for each in self.members.values()}
             self._effects.append(Store(self._metadata(assignments), (old_id, new_id), request.may_skip_assignment))
         else:
@@ -344,14 +357,14 @@ class ClassicGroup:
         if first:
             delay_ms = self._settings.initial_rebalance_delay_ms
             self._newcomer = False
-            self._initial_left_ms = max(self._rebalance_timeout_ms() - delay_ms, 0)
+            self._initial_left_ms = max(self.roster.rebalance_timeout_ms() - delay_ms, 0)
             self._join_deadline = self._deadline(delay_ms)
             return
         self._initial_left_ms = None
         if self._all_joined():
             self._complete_join()
         else:
-            self._join_deadline = self._deadline(self._rebalance_timeout_ms())
+            self._join_deadline = self._deadline(self.roster.rebalance_timeout_ms())
 
     def _join_time_is_up(self) -> None:
         delay_ms = self._settings.initial_rebalance_delay_ms
@@ -373,14 +386,14 @@ class ClassicGroup:
             if member.instance_id is None:
                 self._remove(member.member_id)
         if self.members and not self._joins:
-            self._join_deadline = self._deadline(self._rebalance_timeout_ms())
+            self._join_deadline = self._deadline(self.roster.rebalance_timeout_ms())
             return
         if self.members and self.leader not in self._joins:
-            self.leader = next(iter(self._joins))
+            self.roster.leader = next(iter(self._joins))
         self._initial_left_ms = None
         self.generation += 1
         self._unsynced.clear()
-        self.protocol = self._choose_protocol() if self.members else None
+        self.protocol = self.roster.choose_protocol() if self.members else None
         self.subscribed = self._subscribed_topics()
         if not self.members:
             self._enter(Phase.EMPTY)
@@ -396,7 +409,7 @@ class ClassicGroup:
             member.new = False
             self._heard_of(member)
         self._unsynced.update(self.members)
-        self._sync_deadline = self._deadline(self._rebalance_timeout_ms())
+        self._sync_deadline = self._deadline(self.roster.rebalance_timeout_ms())
 
     def _sync_time_is_up(self) -> None:
         self._sync_deadline = NEVER
@@ -439,9 +452,9 @@ class ClassicGroup:
     def _leave(self, leaver: Leaver) -> Code:
         member_id = leaver.member_id
         if not member_id and leaver.instance_id is not None:
-            member_id = self._static.get(leaver.instance_id, "")
+            member_id = self.roster.static_id(leaver.instance_id) or ""
         if member_id not in self.joining:
-            code = self._check_member(member_id, leaver.instance_id)
+            code = self.roster.check(member_id, leaver.instance_id)
             if code:
                 return code
         self._remove(member_id)
@@ -464,53 +477,27 @@ class ClassicGroup:
 
     # --- the list of members ---
 
-    def _add(self, member: Member) -> None:
-        self.members[member.member_id] = member
-        self._supported.update(member.protocol_names())
-        if member.instance_id is not None:
-            self._static[member.instance_id] = member.member_id
-        if self.leader is None:
-            self.leader = member.member_id
-
     def _remove(self, member_id: str) -> None:
+        """Strike off a member or one that is about to be; if it waits, it is told that it is unknown."""
         self.joining.pop(member_id, None)
         self._unsynced.discard(member_id)
-        member = self.members.pop(member_id, None)
-        if member is None:
-            return
-        self._supported.subtract(member.protocol_names())
-        if member.instance_id is not None:
-            self._static.pop(member.instance_id, None)
-        join, sync = self._joins.pop(member_id, None), self._syncs.pop(member_id, None)
-        if join is not None:
-            self._answer_join(join, Code.UNKNOWN_MEMBER_ID, "")
-        if sync is not None:
-            self._effects.append(Answer(sync, SyncAnswer(Code.UNKNOWN_MEMBER_ID)))
-        if self.leader == member_id:
-            self.leader = next(iter(self.members), None)
+        self._turn_away(member_id, Code.UNKNOWN_MEMBER_ID, "")
+        self.roster.remove(member_id)
 
     def _rename(self, old_id: str, new_id: str) -> None:
-        """Give a static member a new id, in the same place of the list; whoever waits under the old one is fenced."""
-        join, sync = self._joins.pop(old_id, None), self._syncs.pop(old_id, None)
-        if join is not None:
-            self._answer_join(join, Code.FENCED_INSTANCE_ID, old_id)
-        if sync is not None:
-            self._effects.append(Answer(sync, SyncAnswer(Code.FENCED_INSTANCE_ID)))
-        member = self.members[old_id].renamed(new_id)
-        self.members = {(new_id if key == old_id else key): value for key, value in self.members.items()}
-        self.members[new_id] = member
-        assert member.instance_id is not None
-        self._static[member.instance_id] = new_id
-        if self.leader == old_id:
-            self.leader = new_id
+        """Give a static member a new id; whoever waits under the old one is fenced."""
+        self._turn_away(old_id, Code.FENCED_INSTANCE_ID, old_id)
+        self.roster.rename(old_id, new_id)
         if old_id in self._unsynced:
             self._unsynced.remove(old_id)
             self._unsynced.add(new_id)
 
-    def _update(self, member: Member, request: JoinRequest) -> None:
-        self._supported.subtract(member.protocol_names())
-        member.update(request)
-        self._supported.update(member.protocol_names())
+    def _turn_away(self, member_id: str, code: Code, told_id: str) -> None:
+        join, sync = self._joins.pop(member_id, None), self._syncs.pop(member_id, None)
+        if join is not None:
+            self._answer_join(join, code, told_id)
+        if sync is not None:
+            self._effects.append(Answer(sync, SyncAnswer(code)))
 
     def _park_join(self, member_id: str, ticket: Ticket) -> None:
         former = self._joins.pop(member_id, None)
@@ -526,19 +513,10 @@ class ClassicGroup:
 
     # --- rules ---
 
-    def _check_member(self, member_id: str, instance_id: str | None) -> Code:
-        if instance_id is not None:
-            known = self._static.get(instance_id)
-            if known is None:
-                return Code.UNKNOWN_MEMBER_ID
-            if known != member_id:
-                return Code.FENCED_INSTANCE_ID
-        return Code.NONE if member_id in self.members else Code.UNKNOWN_MEMBER_ID
-
     def _check_sync(self, request: SyncRequest) -> Code:
         if self.phase is Phase.EMPTY:
             return Code.UNKNOWN_MEMBER_ID
-        code = self._check_member(request.member_id, request.instance_id)
+        code = self.roster.check(request.member_id, request.instance_id)
         if code:
             return code
         if request.generation != self.generation:
@@ -557,29 +535,13 @@ class ClassicGroup:
     def _supports(self, protocol_type: str, protocols: Protocols) -> bool:
         if self.phase is Phase.EMPTY:
             return bool(protocol_type and protocols)
-        return self.protocol_type == protocol_type and any(
-            self._supported[name] == len(self.members) for name, _ in protocols
-        )
+        return self.protocol_type == protocol_type and self.roster.has_in_common(protocols)
 
     def _all_joined(self) -> bool:
         return len(self._joins) == len(self.members) and not self.joining
 
-    def _choose_protocol(self) -> str:
-        """Of the protocols that all know, the one most members like best."""
-        candidates = {name for name, count in self._supported.items() if count == len(self.members)}
-        votes = Counter(member.vote(candidates) for member in self.members.values())
-        return votes.most_common(1)[0][0]
-
     def _subscribed_topics(self) -> frozenset[str] | None:
-        if not self.uses_consumer_protocol() or (self.members and self.protocol is None):
-            return None
-        topics: set[str] = set()
-        for member in self.members.values():
-            named = topics_of(member.metadata(self.protocol))
-            if named is None:
-                return None
-            topics |= named
-        return frozenset(topics)
+        return self.roster.topics(self.protocol) if self.uses_consumer_protocol() else None
 
     def _metadata(self, assignments: dict[str, bytes]) -> GroupMetadata:
         return GroupMetadata(
@@ -636,9 +598,6 @@ class ClassicGroup:
         deadline = self._clock.monotonic() + max(within_ms, 0) / 1000
         self.wake_at = min(self.wake_at, deadline)
         return deadline
-
-    def _rebalance_timeout_ms(self) -> int:
-        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def _take_effects(self) -> list[Effect]:
         effects, self._effects = self._effects, []

@@ -46,13 +46,13 @@ class Journal(CoordinatorJournal[Change, GroupState]):
         """The record of a change that is not a marker."""
         return encode(change)
 
-    def decode(self, header: BatchHeader, key: bytes | None, value: bytes | None) -> Change | None:
+    def decode(self, header: BatchHeader | None, key: bytes | None, value: bytes | None) -> Change | None:
         """A record's change; in a transaction's batch it waits for the marker."""
-        if header.is_control:
+        if header is not None and header.is_control:
             commit = is_commit(key)
             return None if commit is None else TransactionEnd(header.producer_id, header.producer_epoch, commit)
         change = decode(key, value)
-        if header.is_transactional and isinstance(change, OffsetChange):
+        if header is not None and header.is_transactional and isinstance(change, OffsetChange):
             return TransactionalOffset(header.producer_id, header.producer_epoch, change)
         return change
 

@@ -14,6 +14,7 @@ from headrace.broker.described_configs import (
     broker_configs,
     changed_broker_configs,
     describe_topic,
+    ensure_broker,
 )
 from headrace.broker.refused import Refused, code_of
 from headrace.errors import HeadraceError
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from headrace.broker.broker import Broker
     from headrace.broker.context import RequestContext
 
-__all__ = ["API_KEY", "VERSIONS", "ensure_broker", "handle"]
+__all__ = ["API_KEY", "VERSIONS", "handle"]
 
 API_KEY: Final = 32
 VERSIONS: Final = (1, 4)
@@ -57,23 +58,11 @@ def _describe(broker: Broker, resource: Any, synonyms: bool, documentation: bool
     if kind == BROKER:
         if name == "":
             return changed_broker_configs(settings, names, synonyms, documentation)
-        ensure_broker(broker, name)
+        ensure_broker(broker.store.node_id, name)
         return broker_configs(settings, names, synonyms, documentation)
     if kind == BROKER_LOGGER:
-        ensure_broker(broker, name)
+        ensure_broker(broker.store.node_id, name)
         return []
     if kind in (CLIENT_METRICS, GROUP):
         return []
     raise Refused(error_codes.INVALID_REQUEST, f"resources of type {kind} have no settings")
-
-
-def ensure_broker(broker: Broker, name: str) -> None:
-    """Refuse a broker that is not this one."""
-    if not name.lstrip("-").isdecimal():
-        raise Refused(error_codes.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-    node_id = broker.store.node_id
-    if int(name) != node_id:
-        raise Refused(
-            error_codes.INVALID_REQUEST,
-            f"Unexpected broker id, expected {node_id} or empty string, but received {name}",
-        )

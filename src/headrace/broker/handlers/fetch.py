@@ -173,7 +173,7 @@ class _Fetch:
         self._resolve()
         if not self._has_error() and not self._has_enough():
             return
-        if self._connection.congested:
+        if self._slot is not None and self._connection.is_held_up(self._slot):
             self._connection.when_room(self._look_again)
             return
         answers = self._read()
@@ -181,7 +181,7 @@ class _Fetch:
             self._finish(answers)
 
     def _time_is_up(self) -> None:
-        if self._connection.congested:
+        if self._slot is not None and self._connection.is_held_up(self._slot):
             self._may_read = False
         self._finish(self._read())
 

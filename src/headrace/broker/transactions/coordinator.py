@@ -43,6 +43,7 @@ OFFSETS_PLACE: Final[Place] = (OFFSETS_TOPIC, 0)
 _RETRY_SECONDS: Final = 1.0
 _RETRY_MAX_SECONDS: Final = 60.0
 _STALL_SECONDS: Final = 1.0
+_TICK_SECONDS: Final = 0.001
 _MAX_ID: Final = 0x7FFF
 
 Done = Callable[[HeadraceError | None], None]
@@ -161,7 +162,9 @@ class TransactionCoordinator:
             or place not in current.partitions
             or current.epoch != epoch
             or current.producer_id != producer_id
+            or self.journal.partition().failed is not None
         ):
+            self._ensure_trusted()
             if implicit:
                 self._add(producer, (place,), transitions.VERSION_2, -1)
             elif not self.verify_partition(producer, place):
@@ -251,7 +254,7 @@ class TransactionCoordinator:
     def tick(self) -> None:
         """Abort what has been open for too long."""
         now = self._clock.monotonic()
-        for transactional_id in [name for name, deadline in self._deadlines.items() if deadline <= now]:
+        for transactional_id in [name for name, deadline in self._deadlines.items() if deadline <= now + _TICK_SECONDS]:
             current = self.journal.latest.transactions.get(transactional_id)
             del self._deadlines[transactional_id]
             if current is None or current.phase is not Phase.ONGOING:
@@ -261,7 +264,7 @@ class TransactionCoordinator:
                 self._begin_end(transactional_id, transitions.fence(current, self._clock.now_ms()), _log_failure)
             except HeadraceError as error:
                 _log_failure(error)
-                self._deadlines[transactional_id] = now + _RETRY_SECONDS
+                self._deadlines[transactional_id] = now + _RETRY_MAX_SECONDS
         self._wake_in_time()
 
     # --- inside: writing ---
@@ -275,6 +278,12 @@ class TransactionCoordinator:
             raise Refused(error_codes.INVALID_REQUEST, "a transactional id that is empty or too long")
         if transactional_id in self.journal.damaged:
             raise Refused(error_codes.UNKNOWN_SERVER_ERROR, "the state of this transactional id is damaged")
+
+    def _ensure_trusted(self) -> None:
+        """After a failed sync nobody knows which decisions are on disk, so nothing is added to a transaction."""
+        failure = self.journal.partition().failure()
+        if failure is not None:
+            raise failure
 
     def _write(self, transactional_id: str, value: Transaction, done: Done) -> None:
         self.journal.write([TransactionChange(transactional_id, value)], done)

@@ -47,9 +47,9 @@ class TransactionJournal(Journal[TransactionChange, TransactionState]):
         """The record of a change."""
         return encode(change)
 
-    def decode(self, header: BatchHeader, key: bytes | None, value: bytes | None) -> TransactionChange | None:
+    def decode(self, header: BatchHeader | None, key: bytes | None, value: bytes | None) -> TransactionChange | None:
         """The change of a record."""
-        change = None if header.is_control else decode(key, value)
+        change = None if header is not None and header.is_control else decode(key, value)
         if change is not None:
             self.damaged.discard(change.transactional_id)
         return change
