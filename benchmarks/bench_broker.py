@@ -45,6 +45,7 @@ def measure(cases: list[Case], rounds: int, scale: float, servers: list[str], fo
                 for case in cases:
                     done += 1
                     console.print(f"[{done}/{total}] round {number + 1}, {name}: {case.name} ... ", end="")
+                    os.sync()  # nobody pays for what an earlier case left in the page cache
                     try:
                         figures = case.run(Bench(server, scale))
                     except (LoadFailed, ServerFailed, AssertionError, TimeoutError) as problem:
