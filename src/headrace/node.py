@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import logging
 import resource
@@ -24,6 +25,7 @@ __all__ = ["run_node"]
 
 _logger = logging.getLogger(__name__)
 
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -31,6 +33,7 @@ def run_node(settings: BrokerSettings, listening: Callable[[str, int], None]) ->
     """Run a node; returns after it has stopped. ``listening`` is called with host and port once clients can connect."""
     _log_to_stderr()
     _raise_file_limit()
+    _keep_freed_memory()
     uvloop.run(_run(settings, listening))
 
 
@@ -54,6 +57,15 @@ def _raise_file_limit() -> None:
     if soft != hard:
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _keep_freed_memory() -> None:
+    """Keep up to 64 MiB of freed memory: else the C library returns that of every large response to the kernel, which
+    clears it and maps it again for the next one, and a fetch costs twice as much."""
+    with contextlib.suppress(AttributeError, OSError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_MMAP_THRESHOLD, 32 << 20)
+        mallopt(_M_TRIM_THRESHOLD, 64 << 20)
 
 
 def _log_to_stderr() -> None:
