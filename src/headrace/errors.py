@@ -6,7 +6,7 @@
     ├── InvalidInput                 the caller sent something wrong
     │   ├── InvalidTopicName · InvalidConfig · InvalidPartitions · InvalidRequest
     │   ├── InvalidRecord · CorruptMessage · RecordTooLarge · InvalidTimestamp
-    │   ├── OutOfOrderSequence · InvalidProducerEpoch · UnknownProducer
+    │   ├── OutOfOrderSequence · InvalidProducerEpoch · UnknownProducer · InvalidTransactionState
     │   └── OffsetOutOfRange
     ├── NotFound
     │   └── UnknownTopic · UnknownTopicId
@@ -41,6 +41,7 @@ __all__ = [
     "InvalidRequest",
     "InvalidTimestamp",
     "InvalidTopicName",
+    "InvalidTransactionState",
     "NotFound",
     "OffsetOutOfRange",
     "OutOfOrderSequence",
@@ -139,6 +140,12 @@ class InvalidProducerEpoch(InvalidInput):
     """An older incarnation of a producer."""
 
     kafka_code = 47
+
+
+class InvalidTransactionState(InvalidInput):
+    """Something that the producer's transaction, or the lack of one, does not allow."""
+
+    kafka_code = 48
 
 
 class UnknownProducer(InvalidInput):

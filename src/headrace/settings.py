@@ -215,6 +215,20 @@ _TABLE: Final = (
         at_least(1),
     ),
     _own(
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        _INT,
+        "3600000",
+        "How often transactional ids that nobody uses any more are looked for.",
+        at_least(1),
+    ),
+    _own(
+        "transaction.state.log.segment.bytes",
+        _INT,
+        "104857600",
+        "The segment size of the topic of transactions.",
+        at_least(1),
+    ),
+    _own(
         "transactional.id.expiration.ms",
         _INT,
         "604800000",

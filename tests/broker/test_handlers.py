@@ -60,7 +60,7 @@ def test_the_advertised_versions_are_kafkas(client: RawClient, version: int) -> 
 
 def test_only_features_that_work_are_finalized(client: RawClient) -> None:
     answer = client.call(API_VERSIONS, 4, {"client_software_name": "test", "client_software_version": "1"})
-    assert [feature.name for feature in answer.finalized_features] == ["metadata.version"]
+    assert [feature.name for feature in answer.finalized_features] == ["metadata.version", "transaction.version"]
 
 
 @pytest.mark.parametrize("version", [5, 9, 32767])
@@ -273,11 +273,11 @@ def test_acks_that_do_not_exist_are_refused(client: RawClient) -> None:
     assert send(client, "t", batch(1), acks=2).error_code == 21
 
 
-def test_a_transactional_batch_is_refused_while_there_are_no_transactions(client: RawClient) -> None:
+def test_a_transactional_batch_of_nobody_is_refused(client: RawClient) -> None:
     create(client, "t")
     records = batch(1, producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
     assert send(client, "t", records).error_code == 53
-    assert send(client, "t", records, transactional_id="x").error_code == 48
+    assert send(client, "t", records, transactional_id="x").error_code == 49
 
 
 def test_clients_may_not_write_to_internal_topics(client: RawClient) -> None:
@@ -323,7 +323,7 @@ def test_producer_ids_are_given_once_also_over_a_restart(tmp_path: Path) -> None
         ({"producer_id": 5, "producer_epoch": -1}, 42),
         ({"producer_id": -1, "producer_epoch": 0}, 42),
         ({"transactional_id": ""}, 42),
-        ({"transactional_id": "tx"}, 53),
+        ({"transactional_id": "tx", "transaction_timeout_ms": 0}, 50),
     ],
 )
 def test_a_producer_id_is_refused_to_a_request_that_contradicts_itself(

@@ -5,11 +5,21 @@ from __future__ import annotations
 import pytest
 
 from tests.contract import transcript
-from tests.contract.scenarios import cluster, configs, fetch, groups, idempotence, offsets, produce, topics
+from tests.contract.scenarios import (
+    cluster,
+    configs,
+    fetch,
+    groups,
+    idempotence,
+    offsets,
+    produce,
+    topics,
+    transactions,
+)
 from tests.contract.session import Scenario, Session, scenarios_of
 from tests.servers import ApacheKafka, Headrace, Server
 
-MODULES = (cluster, configs, fetch, groups, idempotence, offsets, produce, topics)
+MODULES = (cluster, configs, fetch, groups, idempotence, offsets, produce, topics, transactions)
 SCENARIOS = [scenario for module in MODULES for scenario in scenarios_of(module)]
 INTENDED = transcript.intended()
 held: set[str] = set()

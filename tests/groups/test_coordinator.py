@@ -10,10 +10,10 @@ from typing import Any
 
 from headrace.broker.groups.codes import Code
 from headrace.broker.groups.journal import OFFSETS_TOPIC
-from headrace.broker.groups.latest_records import last_of_each_key
 from headrace.broker.groups.messages import Leaver, Phase
 from headrace.broker.groups.records import CommittedOffset
 from headrace.broker.groups.settings import GroupSettings
+from headrace.broker.latest_records import last_of_each_key
 from tests.groups.bench import Bench
 
 DAY_MS = 24 * 3_600_000

@@ -19,6 +19,8 @@ from headrace.broker.fetch_sessions import FetchSessions
 from headrace.broker.groups.coordinator import GroupCoordinator
 from headrace.broker.groups.settings import GroupSettings
 from headrace.broker.server import Server
+from headrace.broker.transactions.coordinator import TransactionCoordinator
+from headrace.broker.transactions.settings import TransactionSettings
 from headrace.clock import Clock, SystemClock
 from headrace.errors import HeadraceError, UnknownTopicId
 from headrace.log.files import DiskFiles, Files
@@ -43,6 +45,7 @@ class Broker:
     store: LogStore
     commit: GroupCommit
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
     server: Server
     dynamic_settings: DynamicSettings
     loop: asyncio.AbstractEventLoop
@@ -86,6 +89,10 @@ class Broker:
         self.groups = GroupCoordinator(self.store, self.commit, self.clock, self.loop, _group_settings(settings))
         try:
             self.groups.load()
+            self.transactions = TransactionCoordinator(
+                self.store, self.commit, self.groups, self.clock, self.loop, _transaction_settings(settings)
+            )
+            self.transactions.load()
             self.server = Server(self)
             self.port = await self.server.start()
         except BaseException:
@@ -110,6 +117,7 @@ class Broker:
             self._job.cancelled = True
         if self._maintenance is not None:
             await self._maintenance
+        self.transactions.close()
         self.groups.close()
         await self.loop.run_in_executor(None, self.commit.close)
         await asyncio.sleep(0)
@@ -135,6 +143,12 @@ class Broker:
             return self.store.topic_by_id(key), error_codes.NONE
         except UnknownTopicId:
             return None, error_codes.UNKNOWN_TOPIC_ID
+
+    def coordinator_of(self, topic: str) -> GroupCoordinator | TransactionCoordinator | None:
+        """Whose state a topic holds, if it is an internal one."""
+        if topic == self.transactions.journal.topic:
+            return self.transactions
+        return self.groups if topic == self.groups.journal.topic else None
 
     # Maintenance -----------------------------------------------------------------------------------------------
 
@@ -188,4 +202,13 @@ def _group_settings(settings: BrokerSettings) -> GroupSettings:
         offsets_retention_ms=settings.value("offsets.retention.minutes") * 60_000,
         offsets_retention_check_interval_ms=settings.value("offsets.retention.check.interval.ms"),
         offsets_topic_segment_bytes=settings.value("offsets.topic.segment.bytes"),
+    )
+
+
+def _transaction_settings(settings: BrokerSettings) -> TransactionSettings:
+    return TransactionSettings(
+        max_timeout_ms=settings.value("transaction.max.timeout.ms"),
+        id_expiration_ms=settings.value("transactional.id.expiration.ms"),
+        expiry_check_interval_ms=settings.value("transaction.remove.expired.transaction.cleanup.interval.ms"),
+        state_topic_segment_bytes=settings.value("transaction.state.log.segment.bytes"),
     )

@@ -140,7 +140,8 @@ class CompactionJob(Job):
         self._cleaned_to = partition.cleaned_to
         self._keep_empty = partition.producer_state.last_offsets() | {segments[-1].end_offset - 1}
         self._aborted_of = {s: list(s.index.aborted) if s.aborted_count else [] for s in segments}
-        self._aborted = [(a[0], a[1], a[2]) for aborted in self._aborted_of.values() for a in aborted]
+        marked = [s for s in partition.segments if s.aborted_count]  # a marker may lie behind what is compacted
+        self._aborted = [(a[0], a[1], a[2]) for s in marked for a in s.index.aborted]
         self._files = partition.place.files
         self._rewritten: list[_Rewritten] = []
 

@@ -204,10 +204,13 @@ class PartitionLog(SegmentRow):
         config = self.config
         header = self._checked(batch, origin)
         if header.producer_id != NO_PRODUCER_ID:
-            first = self.producer_state.find_duplicate(header)
-            if first is not None:
-                return AppendInfo(first.first_offset, first.last_offset, first.timestamp, self.log_start, True)
-            self.producer_state.ensure_in_order(header)
+            if origin is Origin.CLIENT:
+                first = self.producer_state.find_duplicate(header)
+                if first is not None:
+                    return AppendInfo(first.first_offset, first.last_offset, first.timestamp, self.log_start, True)
+                self.producer_state.ensure_in_order(header)
+            else:
+                self.producer_state.ensure_epoch(header)
         if config.compression_type != "producer":
             batch, header = self._recompressed(batch, header)
         append_time = -1
@@ -468,6 +471,10 @@ class PartitionLog(SegmentRow):
         """Every record from the start to the end, as Python objects: for state topics."""
         return reading.replay(self)
 
+    def replay_batches(self, start: int) -> Iterator[tuple[BatchHeader, list[_kernel.Record]]]:
+        """Every batch from offset ``start`` to the end, transaction markers too, with its records."""
+        return reading.replay_batches(self, start)
+
     def epoch_at(self, offset: int) -> int:
         """The leader epoch in which an offset was written."""
         at = bisect.bisect_right(self.epochs, offset, key=lambda e: e[1]) - 1
@@ -533,8 +540,11 @@ def note_control(
     high_watermark: int,
 ) -> AbortedTransaction | None:
     """Apply a control batch; the transaction that it aborted, if it did."""
-    key = _kernel.records(batch)[0][2] or b""
-    kind = int.from_bytes(key[2:4], "big")
+    _, _, key, value, _ = _kernel.records(batch)[0]
+    kind = int.from_bytes((key or b"")[2:4], "big")
     if kind > 1:
         return None
-    return producers.end_transaction(header, base_offset, commit=kind == 1, high_watermark=high_watermark)
+    coordinator_epoch = int.from_bytes((value or b"")[2:6], "big", signed=True)
+    return producers.end_transaction(
+        header, base_offset, commit=kind == 1, high_watermark=high_watermark, coordinator_epoch=coordinator_epoch
+    )

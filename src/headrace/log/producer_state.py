@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from headrace.errors import InvalidProducerEpoch, OutOfOrderSequence
+from headrace.errors import InvalidProducerEpoch, InvalidTransactionState, OutOfOrderSequence
 from headrace.log.batch import BatchHeader
 from headrace.log.checked_file import DamagedFile, read_checked, write_checked
 from headrace.log.files import Files
@@ -94,17 +94,30 @@ class ProducerState:
                 return batch
         return None
 
+    def open_transactions(self) -> list[tuple[int, int]]:
+        """(producer id, epoch) of every transaction that has not ended here."""
+        return [(producer_id, self._entries[producer_id].epoch) for producer_id in self._open]
+
+    def ensure_epoch(self, header: BatchHeader) -> None:
+        """Raise if the batch is of an older epoch."""
+        entry = self._entries.get(header.producer_id)
+        if entry is not None and header.producer_epoch < entry.epoch:
+            raise InvalidProducerEpoch(
+                f"producer {header.producer_id} has epoch {entry.epoch}, this batch says {header.producer_epoch}."
+            )
+
     def ensure_in_order(self, header: BatchHeader) -> None:
         """Raise if the batch is of an older epoch or does not follow the producer's last one."""
         entry = self._entries.get(header.producer_id)
         if entry is None or entry.epoch == _NO_EPOCH:
             return
-        if header.producer_epoch < entry.epoch:
-            raise InvalidProducerEpoch(
-                f"producer {header.producer_id} has epoch {entry.epoch}, this batch says {header.producer_epoch}."
-            )
+        self.ensure_epoch(header)
         if header.is_control:
             return
+        if entry.transaction_start >= 0 and not header.is_transactional:
+            raise InvalidTransactionState(
+                f"producer {header.producer_id} is in a transaction, this batch is not part of one."
+            )
         first = header.base_sequence
         if header.producer_epoch > entry.epoch:
             if first != 0:
@@ -112,7 +125,12 @@ class ProducerState:
                     f"the first batch of producer {header.producer_id} in epoch {header.producer_epoch} "
                     f"has sequence {first}, not 0."
                 )
-        elif entry.batches and not _follows(entry.batches[-1].last_sequence, first):
+        elif not entry.batches:
+            if first != 0:
+                raise OutOfOrderSequence(
+                    f"producer {header.producer_id} begins epoch {entry.epoch} with sequence {first}, not 0."
+                )
+        elif not _follows(entry.batches[-1].last_sequence, first):
             raise OutOfOrderSequence(
                 f"producer {header.producer_id} sent sequence {first} after {entry.batches[-1].last_sequence}."
             )
@@ -135,7 +153,13 @@ class ProducerState:
             self._open[header.producer_id] = base_offset
 
     def end_transaction(
-        self, header: BatchHeader, base_offset: int, *, commit: bool, high_watermark: int
+        self,
+        header: BatchHeader,
+        base_offset: int,
+        *,
+        commit: bool,
+        high_watermark: int,
+        coordinator_epoch: int = -1,
     ) -> AbortedTransaction | None:
         """Take in a transaction marker; the transaction that it aborts, if it does."""
         entry = self._entries.get(header.producer_id)
@@ -145,6 +169,7 @@ class ProducerState:
             entry.epoch = header.producer_epoch
             entry.batches.clear()
         entry.last_timestamp = header.max_timestamp
+        entry.coordinator_epoch = coordinator_epoch
         start, entry.transaction_start = entry.transaction_start, -1
         self._open.pop(header.producer_id, None)
         if commit or start < 0:

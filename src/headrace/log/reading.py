@@ -30,6 +30,7 @@ __all__ = [
     "read",
     "read_run",
     "replay",
+    "replay_batches",
 ]
 
 _logger = logging.getLogger(__name__)
@@ -260,11 +261,17 @@ def max_timestamp(partition: PartitionLog) -> tuple[int, int, int] | None:
 
 
 def replay(partition: PartitionLog) -> Iterator[_kernel.Record]:
-    """Every record from the log's start to its end."""
-    for segment in list(partition.segments):
-        for header, batch in batches(segment, crc=True):
-            if header.is_control or header.last_offset < partition.log_start:
-                continue
-            for record in _kernel.records(batch):
-                if record[0] >= partition.log_start:
-                    yield record
+    """Every data record from the log's start to its end."""
+    for header, records in replay_batches(partition, partition.log_start):
+        if not header.is_control:
+            yield from records
+
+
+def replay_batches(partition: PartitionLog, start: int) -> Iterator[tuple[BatchHeader, list[_kernel.Record]]]:
+    """Every batch from offset ``start`` to the log's end, markers too, with its records."""
+    start = max(start, partition.log_start)
+    for segment in partition.segments[partition.segment_at(start) :]:
+        position = segment.index.position_of_offset(start) if segment.base_offset < start else 0
+        for header, batch in batches(segment, position, crc=True):
+            if header.last_offset >= start:
+                yield header, [record for record in _kernel.records(batch) if record[0] >= start]

@@ -34,6 +34,8 @@ from headrace.broker.groups.records import (
     GroupChange,
     GroupMetadata,
     OffsetChange,
+    TransactionalOffset,
+    TransactionEnd,
 )
 from headrace.broker.groups.settings import GroupSettings
 from headrace.clock import Clock
@@ -199,6 +201,48 @@ class GroupCoordinator:
             [OffsetChange(group_id, topic, partition, value.as_stored()) for topic, partition, value in offsets]
         )
 
+    async def commit_in_transaction(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        offsets: Sequence[tuple[str, int, CommittedOffset]],
+        producer: tuple[int, int],
+    ) -> Code:
+        """TxnOffsetCommit: durable when it returns, and committed when the transaction of (producer id, epoch) is."""
+        group = self._find(group_id)
+        if group is not None:
+            code = group.check_transactional_commit(member_id, instance_id, generation)
+            if code:
+                return code
+        elif generation >= 0:
+            return Code.ILLEGAL_GENERATION
+        elif not _fits(group_id):
+            return Code.INVALID_GROUP_ID
+        return await self._store_all(
+            [TransactionalOffset(*producer, OffsetChange(group_id, *offset)) for offset in offsets]
+        )
+
+    def end_transaction(
+        self, producer_id: int, epoch: int, commit: bool, done: Callable[[HeadraceError | None], None]
+    ) -> None:
+        """Write the marker of a transaction with offsets; ``done`` when it is durable. Raises if it cannot be written.
+
+        Committed offsets are repeated before the marker (``journal.py`` says why), and those of topics that are gone
+        are removed after it.
+        """
+        pending = self.journal.latest.pending.get(producer_id, {}) if commit else {}
+        offsets = [OffsetChange(*place, value) for place, value in pending.items()]
+        gone = [change._replace(value=None) for change in offsets if change.topic not in self._store.topics]
+        self.journal.write([*offsets, TransactionEnd(producer_id, epoch, commit), *gone], done)
+
+    def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether an open transaction may change this offset."""
+        journal = self.journal
+        states = (journal.latest, journal.durable)
+        return any(state.pending and state.is_pending(group_id, topic, partition) for state in states)
+
     async def settle(self) -> Code:
         """Wait until what has been committed so far is durable: a fetch of stable offsets must not miss any."""
         try:
@@ -296,8 +340,12 @@ class GroupCoordinator:
         for group_id in dict.fromkeys((*latest.groups, *self._groups)):
             group = self._groups.get(group_id) or self._new_group(group_id, latest.groups.get(group_id))
             offsets = latest.offsets.get(group_id, {})
-            old = list(expired(group, offsets, now_ms, self.settings.offsets_retention_ms))
-            if len(old) == len(offsets) and group.is_idle():
+            old = [
+                place
+                for place in expired(group, offsets, now_ms, self.settings.offsets_retention_ms)
+                if not latest.is_pending(group_id, *place)
+            ]
+            if len(old) == len(offsets) and group.is_idle() and not latest.has_pending(group_id):
                 changes += self._removal(group_id)
                 self._drop(group, Code.UNKNOWN_MEMBER_ID)
             else:

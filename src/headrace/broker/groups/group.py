@@ -177,6 +177,15 @@ class ClassicGroup:
         self._heard_of(self.members[member_id])
         return Code.NONE
 
+    def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int) -> Code:
+        """May offsets be committed in a transaction? Old clients name no member; then nobody can be fenced here."""
+        if generation < 0 and (self.phase is Phase.EMPTY or (not member_id and instance_id is None)):
+            return Code.NONE
+        code = self.roster.check(member_id, instance_id)
+        if code:
+            return code
+        return Code.NONE if generation == self.generation else Code.ILLEGAL_GENERATION
+
     # --- what the owner says ---
 
     def tick(self) -> list[Effect]:

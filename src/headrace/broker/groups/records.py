@@ -33,6 +33,8 @@ __all__ = [
     "GroupMetadata",
     "MemberMetadata",
     "OffsetChange",
+    "TransactionEnd",
+    "TransactionalOffset",
     "decode",
     "encode",
 ]
@@ -104,11 +106,30 @@ class GroupChange(NamedTuple):
     value: GroupMetadata | None
 
 
-Change = OffsetChange | GroupChange
+class TransactionalOffset(NamedTuple):
+    """An offset that is committed if and when a producer's open transaction is."""
+
+    producer_id: int
+    epoch: int
+    change: OffsetChange
+
+
+class TransactionEnd(NamedTuple):
+    """A producer's transaction was committed or aborted here: not a record but a control batch."""
+
+    producer_id: int
+    epoch: int
+    commit: bool
+
+
+Change = OffsetChange | GroupChange | TransactionalOffset | TransactionEnd
 
 
 def encode(change: Change) -> tuple[bytes, bytes | None]:
     """Key and value of the record that says this."""
+    assert not isinstance(change, TransactionEnd)
+    if isinstance(change, TransactionalOffset):
+        change = change.change
     if isinstance(change, OffsetChange):
         key = _I16.pack(_OFFSET_KEY) + _string(change.group) + _string(change.topic) + _I32.pack(change.partition)
         return key, None if change.value is None else _encode_offset(change.value)
@@ -116,7 +137,7 @@ def encode(change: Change) -> tuple[bytes, bytes | None]:
     return key, None if change.value is None else _encode_group(change.value)
 
 
-def decode(key: bytes | None, value: bytes | None) -> Change | None:
+def decode(key: bytes | None, value: bytes | None) -> OffsetChange | GroupChange | None:
     """What a record says; None if it is of a kind that is not about classic groups and offsets."""
     if key is None:
         raise CorruptMessage("a record of __consumer_offsets has no key")

@@ -5,7 +5,14 @@ The same ``apply`` is used for records as they are written and as they are repla
 
 from __future__ import annotations
 
-from headrace.broker.groups.records import Change, CommittedOffset, GroupMetadata, OffsetChange
+from headrace.broker.groups.records import (
+    Change,
+    CommittedOffset,
+    GroupMetadata,
+    OffsetChange,
+    TransactionalOffset,
+    TransactionEnd,
+)
 
 __all__ = ["GroupState"]
 
@@ -17,19 +24,29 @@ class GroupState:
 
     A committed offset makes a group of its own (a *simple* group, without members) if there was none; such a group goes
     with its last offset. A group that has had members stays until it is removed itself. So the state is the same
-    whether compaction has passed over the log or not.
+    whether compaction has passed over the log or not. Offsets of open transactions wait by producer id.
     """
 
-    __slots__ = ("groups", "offsets")
+    __slots__ = ("groups", "offsets", "pending")
 
     def __init__(self) -> None:
         self.groups: dict[str, GroupMetadata] = {}
         self.offsets: dict[str, dict[tuple[str, int], CommittedOffset]] = {}
+        self.pending: dict[int, dict[tuple[str, str, int], CommittedOffset]] = {}
 
     def apply(self, change: Change) -> None:
         """Take one change in."""
         if isinstance(change, OffsetChange):
             self._apply_offset(change)
+        elif isinstance(change, TransactionalOffset):
+            group, topic, partition, value = change.change
+            if value is not None:
+                self.pending.setdefault(change.producer_id, {})[group, topic, partition] = value
+        elif isinstance(change, TransactionEnd):
+            pending = self.pending.pop(change.producer_id, {})
+            if change.commit:
+                for place, value in pending.items():
+                    self._apply_offset(OffsetChange(*place, value))
         elif change.value is None:
             self.groups.pop(change.group, None)
         else:
@@ -50,12 +67,23 @@ class GroupState:
         if change.group not in self.groups:
             self.groups[change.group] = _SIMPLE_GROUP
 
+    def is_pending(self, group: str, topic: str, partition: int) -> bool:
+        """Whether an open transaction has an offset for this place."""
+        return any((group, topic, partition) in offsets for offsets in self.pending.values())
+
+    def has_pending(self, group: str) -> bool:
+        """Whether an open transaction has an offset of this group."""
+        return any(place[0] == group for offsets in self.pending.values() for place in offsets)
+
     def copy(self) -> GroupState:
         """An independent copy."""
         twin = GroupState()
         twin.groups = dict(self.groups)
         twin.offsets = {group: dict(offsets) for group, offsets in self.offsets.items()}
+        twin.pending = {producer_id: dict(offsets) for producer_id, offsets in self.pending.items()}
         return twin
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, GroupState) and self.groups == other.groups and self.offsets == other.offsets
+        if not isinstance(other, GroupState):
+            return NotImplemented
+        return (self.groups, self.offsets, self.pending) == (other.groups, other.offsets, other.pending)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.broker import error_codes
 from headrace.broker.described_configs import topic_configs
-from headrace.broker.groups.journal import OFFSETS_TOPIC
 from headrace.broker.primitives import NO_UUID
 from headrace.broker.refused import Refused, code_of
 from headrace.errors import HeadraceError, InvalidConfig
@@ -54,9 +53,9 @@ def _create(broker: Broker, item: Any, partitions: int, validate_only: bool) -> 
     topic_id = NO_UUID
     if validate_only:
         broker.store.check_new_topic(item.name, partitions, overrides)
-    elif item.name == OFFSETS_TOPIC:
+    elif (coordinator := broker.coordinator_of(item.name)) is not None:
         broker.store.check_new_topic(item.name, partitions, overrides)
-        broker.groups.ensure_log()
+        coordinator.ensure_log()
         topic_id = broker.store.topic(item.name).id
     else:
         topic_id = broker.store.create_topic(item.name, partitions, overrides).id

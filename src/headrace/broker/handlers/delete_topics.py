@@ -55,4 +55,5 @@ def _delete(broker: Broker, name: str | None, topic_id: Any, version: int) -> To
     topic = broker.store.topic_by_id(topic_id) if name is None else broker.store.topic(name)
     broker.store.delete_topic(topic.name)
     broker.groups.on_topic_deleted(topic.name)
+    broker.transactions.on_topic_deleted(topic.name)
     return topic

@@ -39,6 +39,8 @@ def _coordinator(broker: Broker, key_type: int, key: str, version: int) -> dict[
         }
     if key_type == _GROUP:
         broker.groups.ensure_log()
+    elif key_type == _TRANSACTION:
+        broker.transactions.ensure_log()
     return {
         "key": key,
         "node_id": broker.store.node_id,

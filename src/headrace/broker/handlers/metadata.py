@@ -9,6 +9,7 @@ from headrace.broker import error_codes
 from headrace.broker.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from headrace.broker.groups.journal import OFFSETS_TOPIC
 from headrace.broker.primitives import NO_UUID
+from headrace.broker.transactions.journal import STATE_TOPIC
 from headrace.errors import HeadraceError
 from headrace.log.store import Topic, ensure_topic_name
 
@@ -114,8 +115,9 @@ def _asked(broker: Broker, item: Any, may_create: bool) -> dict[str, Any]:
 
 
 def _create(broker: Broker, name: str) -> Topic:
-    if name == OFFSETS_TOPIC:
-        broker.groups.ensure_log()
+    coordinator = broker.coordinator_of(name)
+    if coordinator is not None:
+        coordinator.ensure_log()
         return broker.store.topic(name)
     topic = broker.store.create_topic(name, broker.settings.value("num.partitions"))
     _logger.info("created topic %r because a client asked for it", name)
@@ -137,6 +139,6 @@ def _unknown(name: str | None, code: int, topic_id: Any = NO_UUID) -> dict[str, 
         "error_code": code,
         "name": name,
         "topic_id": topic_id,
-        "is_internal": name == OFFSETS_TOPIC,
+        "is_internal": name in (OFFSETS_TOPIC, STATE_TOPIC),
         "partitions": [],
     }

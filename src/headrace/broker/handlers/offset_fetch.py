@@ -19,13 +19,25 @@ _ERROR_OF_ALL_FROM, _GROUPS_FROM, _TOPIC_IDS_FROM = 2, 8, 10
 
 
 async def handle(broker: Broker, request: Any, context: RequestContext) -> dict[str, Any]:
-    """With ``require_stable`` commits that are under way are waited for, so that none is missed."""
+    """With ``require_stable`` commits that are under way are waited for, and those of open transactions are errors."""
     version = context.version
     failure = await broker.groups.settle() if request.require_stable else Code.NONE
+    asked = request.groups if version >= _GROUPS_FROM else (request,)
+    groups = [_group(broker, item.group_id, item.topics, version, failure) for item in asked]
+    if request.require_stable:
+        for group in groups:
+            _mark_unstable(broker, group)
     if version >= _GROUPS_FROM:
-        return {"groups": [_group(broker, asked.group_id, asked.topics, version, failure) for asked in request.groups]}
-    answer = _group(broker, request.group_id, request.topics, version, failure)
-    return {"topics": answer["topics"], "error_code": answer["error_code"]}
+        return {"groups": groups}
+    return {"topics": groups[0]["topics"], "error_code": groups[0]["error_code"]}
+
+
+def _mark_unstable(broker: Broker, group: dict[str, Any]) -> None:
+    for topic in group["topics"]:
+        for partition in topic["partitions"]:
+            index = partition["partition_index"]
+            if broker.groups.is_unstable(group["group_id"], topic["name"], index):
+                partition.update(_partition(index, None), error_code=Code.UNSTABLE_OFFSET_COMMIT)
 
 
 def _group(broker: Broker, group_id: str, asked: Any, version: int, failure: Code) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from headrace.broker.codecs.produce import (
 )
 from headrace.broker.primitives import Cursor
 from headrace.broker.refused import Refused, code_of
+from headrace.broker.transactions.coordinator import Producer
 from headrace.errors import CorruptMessage, HeadraceError, InvalidRequest, RecordTooLarge, StorageError
 
 if TYPE_CHECKING:
@@ -37,7 +38,11 @@ ADVERTISED_MIN: Final = 0
 _NO_ACKS, _ALL_ACKS = 0, -1
 _ZSTD_SINCE: Final = 7
 _ZSTD: Final = 4
-_TRANSACTIONAL: Final = 0x10
+_TRANSACTIONAL, _CONTROL = 0x10, 0x20
+_ABORTABLE_SINCE: Final = 11
+_IMPLICIT_SINCE: Final = 12
+_PRODUCER: Final = struct.Struct(">qh").unpack_from
+_PRODUCER_START, _PRODUCER_END = 43, 53
 _ATTRIBUTES_LOW: Final = 22
 _MAGIC: Final = 16
 _BATCH_LENGTH: Final = struct.Struct(">i").unpack_from
@@ -98,25 +103,31 @@ def _append_all(
                 done.append(PartitionResult(index, code or error_codes.UNKNOWN_TOPIC_OR_PARTITION, -1, -1, -1))
                 continue
             partition = topic.partitions[index]
+            state_offset = 0
             try:
                 if (
                     start == NO_RECORDS
                     or frame[start + _ATTRIBUTES_LOW : start + _ATTRIBUTES_LOW + 1].tobytes() > b"\x03"
                 ):
-                    _ensure_acceptable(request, frame, start, end, version)
+                    _ensure_acceptable(frame, start, end, version)
+                    state_offset = _admit(broker, request, partition, frame[start:end], version)
                 info = partition.append(frame[start:end], acks_all=acks == _ALL_ACKS)
             except HeadraceError as error:
                 failed = True
                 done.append(_refusal(index, error, partition, frame[start:end] if start >= 0 else frame[:0]))
                 continue
             if acks == _ALL_ACKS:
+                if state_offset:
+                    state = broker.transactions.state_partition()
+                    if state.synced_offset < state_offset:
+                        waits.append((state, state_offset, done, len(done)))
                 waits.append((partition, info.last_offset + 1, done, len(done)))
             done.append(PartitionResult(index, 0, info.base_offset, info.log_append_time_ms, info.log_start))
         results.append((key, done))
     return results, waits, failed
 
 
-def _ensure_acceptable(request: ProduceRequest, frame: memoryview, start: int, end: int, version: int) -> None:
+def _ensure_acceptable(frame: memoryview, start: int, end: int, version: int) -> None:
     """Refuse what depends on the request and not on the log."""
     if start == NO_RECORDS:
         raise Refused(error_codes.INVALID_RECORD, "a partition without a record batch")
@@ -125,10 +136,33 @@ def _ensure_acceptable(request: ProduceRequest, frame: memoryview, start: int, e
     attributes = frame[start + _ATTRIBUTES_LOW]
     if attributes & 7 == _ZSTD and version < _ZSTD_SINCE:
         raise Refused(error_codes.UNSUPPORTED_COMPRESSION_TYPE, f"zstd in a Produce request of version {version}")
-    if attributes & _TRANSACTIONAL:
-        if request.transactional_id is None:
-            raise Refused(error_codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a batch of a transaction without an id")
-        raise Refused(error_codes.INVALID_TXN_STATE, "a batch of a transaction that was not begun")
+
+
+def _admit(broker: Broker, request: ProduceRequest, partition: PartitionLog, batch: memoryview, version: int) -> int:
+    """A batch of a transaction must be of the open one; the offset that the state topic must be durable to, or 0."""
+    if len(batch) < _PRODUCER_END or batch[_MAGIC] != 2:
+        return 0
+    if batch[_ATTRIBUTES_LOW] & (_TRANSACTIONAL | _CONTROL) != _TRANSACTIONAL:
+        return 0
+    if request.transactional_id is None:
+        raise Refused(error_codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a batch of a transaction without an id")
+    producer = Producer(request.transactional_id, *_PRODUCER(batch, _PRODUCER_START))
+    place = (partition.topic, partition.index)
+    try:
+        return broker.transactions.admit(producer, place, implicit=version >= _IMPLICIT_SINCE)
+    except Refused as refused:
+        raise Refused(_code_for(refused.code, version), refused.message) from None
+
+
+def _code_for(code: int, version: int) -> int:
+    """What a producer is told instead of what only the coordinator's clients know."""
+    if code == error_codes.PRODUCER_FENCED:
+        return error_codes.INVALID_PRODUCER_EPOCH
+    if code == error_codes.TRANSACTION_ABORTABLE and version < _ABORTABLE_SINCE:
+        return error_codes.INVALID_TXN_STATE
+    if code == error_codes.CONCURRENT_TRANSACTIONS and version < _IMPLICIT_SINCE:
+        return error_codes.NOT_ENOUGH_REPLICAS
+    return code
 
 
 def _refusal(index: int, error: HeadraceError, partition: PartitionLog, batch: memoryview) -> PartitionResult:
