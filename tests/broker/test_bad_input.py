@@ -195,6 +195,7 @@ def test_what_was_sent_without_acks_before_closing_is_kept(broker: EmbeddedBroke
     wait_until(lambda: read(client, "t", 0).high_watermark == 200)
 
 
+@pytest.mark.system
 def test_a_half_open_connection_with_a_part_of_a_frame_is_closed(tmp_path: Path) -> None:
     with EmbeddedBroker(tmp_path, {"headrace.frame.timeout.ms": "1000"}) as broker:
         for beginning in (b"\0\0", struct.pack(">i", 50_000_000) + b"\0" * 1000):
@@ -204,6 +205,7 @@ def test_a_half_open_connection_with_a_part_of_a_frame_is_closed(tmp_path: Path)
         assert_serves(broker)
 
 
+@pytest.mark.system
 def test_an_idle_connection_is_closed_and_a_waiting_one_is_not(tmp_path: Path) -> None:
     with EmbeddedBroker(tmp_path, {"connections.max.idle.ms": "1000"}) as broker:
         with RawClient(broker.port) as idle, RawClient(broker.port) as waiting:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -13,6 +14,8 @@ from headrace import _kernel
 from headrace.errors import OffsetOutOfRange
 from headrace.testing.files import PowerLoss
 from tests.log.conftest import Bench
+
+pytestmark = pytest.mark.system
 
 KEYS = st.sampled_from([b"a", b"b", b"c", b"d"])
 VALUES = st.one_of(st.none(), st.binary(max_size=60))
