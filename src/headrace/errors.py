@@ -6,7 +6,7 @@
     ├── InvalidInput                 the caller sent something wrong
     │   ├── InvalidTopicName · InvalidConfig · InvalidPartitions · InvalidRequest
     │   ├── InvalidRecord · CorruptMessage · RecordTooLarge · InvalidTimestamp
-    │   ├── OutOfOrderSequence · InvalidProducerEpoch · UnknownProducer · InvalidTransactionState
+    │   ├── OutOfOrderSequence · InvalidProducerEpoch · InvalidTransactionState
     │   └── OffsetOutOfRange
     ├── NotFound
     │   └── UnknownTopic · UnknownTopicId
@@ -50,7 +50,6 @@ __all__ = [
     "StorageError",
     "StorageFull",
     "TopicExists",
-    "UnknownProducer",
     "UnknownTopic",
     "UnknownTopicId",
 ]
@@ -146,12 +145,6 @@ class InvalidTransactionState(InvalidInput):
     """Something that the producer's transaction, or the lack of one, does not allow."""
 
     kafka_code = 48
-
-
-class UnknownProducer(InvalidInput):
-    """A producer id with nothing left in the log, at a sequence other than 0."""
-
-    kafka_code = 59
 
 
 class OffsetOutOfRange(InvalidInput):

@@ -315,7 +315,7 @@ class PartitionLog(SegmentRow):
         if header.producer_id == NO_PRODUCER_ID:
             return
         if header.is_control:
-            aborted = note_control(self.producer_state, batch, header, base_offset, self.high_watermark)
+            aborted = note_control(self.producer_state, batch, header, base_offset)
             if aborted is not None:
                 self.active.index.aborted.append(aborted)
                 self.active.aborted_count += 1
@@ -537,7 +537,6 @@ def note_control(
     batch: bytearray | memoryview | bytes,
     header: BatchHeader,
     base_offset: int,
-    high_watermark: int,
 ) -> AbortedTransaction | None:
     """Apply a control batch; the transaction that it aborted, if it did."""
     _, _, key, value, _ = _kernel.records(batch)[0]
@@ -545,6 +544,4 @@ def note_control(
     if kind > 1:
         return None
     coordinator_epoch = int.from_bytes((value or b"")[2:6], "big", signed=True)
-    return producers.end_transaction(
-        header, base_offset, commit=kind == 1, high_watermark=high_watermark, coordinator_epoch=coordinator_epoch
-    )
+    return producers.end_transaction(header, base_offset, commit=kind == 1, coordinator_epoch=coordinator_epoch)

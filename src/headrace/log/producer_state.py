@@ -158,7 +158,6 @@ class ProducerState:
         base_offset: int,
         *,
         commit: bool,
-        high_watermark: int,
         coordinator_epoch: int = -1,
     ) -> AbortedTransaction | None:
         """Take in a transaction marker; the transaction that it aborts, if it does."""

@@ -205,7 +205,7 @@ def _recover_producers(place: PartitionPlace, segments: list[Segment], checkpoin
             if header.producer_id == NO_PRODUCER_ID:
                 continue
             if header.is_control and header.record_count:
-                aborted = note_control(state, batch, header, header.base_offset, end)
+                aborted = note_control(state, batch, header, header.base_offset)
                 known = segment.index.aborted
                 if aborted is not None and aborted not in known:
                     known.append(aborted)
