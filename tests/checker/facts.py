@@ -1,4 +1,4 @@
-"""What a history says, gathered once: sends and transactions with their outcome, what each reader saw, final offsets."""
+"""What a history says, gathered once: sends and transactions with their outcome, what readers saw, final offsets."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Facts:
         return _Gathering().run(history)
 
     def visible(self) -> dict[str, Send]:
-        """Sends that must be there for every reader: acknowledged and not taken back, or seen by one that skips aborted."""
+        """Sends that must be there for every reader: promised, or seen by a reader of committed records."""
         seen = {one.value for one in self.seen if one.committed_only}
         return {value: send for value, send in self.sends.items() if value in seen or self.promised(send)}
 

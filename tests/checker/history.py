@@ -1,11 +1,11 @@
-"""A history: what clients asked of a broker and what they were told, as plain events that can be kept and checked again.
+"""A history: what clients asked of a broker and were told, as plain events that can be kept and checked again.
 
-Every client writes its own file of JSON lines, each line before (``invoke``) or after (``ok``, ``fail``, ``unknown``) the
-thing that it tells of; a folder of such files, merged by time, is a history. A client that is killed leaves
+Every client writes its own file of JSON lines, each line before (``invoke``) or after (``ok``, ``fail``, ``unknown``)
+the thing that it tells of; a folder of such files, merged by time, is a history. A client that is killed leaves
 invocations without an end: nobody knows whether they happened, and the checker lets either be true.
 
 ===========  =========================================================================================================
-send         ``topic, partition, value``, inside a transaction ``txn``, made from another record ``source``; ok: ``offset``
+send         ``topic, partition, value``, in a transaction ``txn``, made of another record ``source``; ok: ``offset``
 end          ``txn, commit`` and what it consumed: ``group, positions`` ({"topic/partition": offset})
 poll         ok: ``records`` ([topic, partition, offset, value]); ``isolation``; of a share group ``share``
 assign       the reader starts anew: its next record may have any offset
@@ -16,8 +16,8 @@ committed    what the broker says at the end: ``group, positions``
 queue-empty  a share consumer was given all that was left: ``share, topics``
 ===========  =========================================================================================================
 
-Values are unique: no two sends of a history have the same one. Other events (``kill``, ``pause``, ...) are for the reader of
-the history; the checker needs none of them.
+Values are unique: no two sends of a history have the same one. Other events (``kill``, ``pause``, ...) are for the
+reader of the history; the checker needs none of them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What must hold of every history of a log with transactions, groups and queues; each law returns what breaks it.
 
-In the spirit of Jepsen's checker for Kafka. Nothing here is a guess: a finding is a contradiction between what the broker told
-two clients, or one client twice. What nobody was told (a send without an answer, a commit that ended with the connection)
-may have happened or not, but only as a whole.
+In the spirit of Jepsen's checker for Kafka. Nothing here is a guess: a finding is a contradiction between what the
+broker told two clients, or one client twice. What nobody was told (a send without an answer, a commit that ended with
+the connection) may have happened or not, but only as a whole.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tests.checker.facts import Accept, Facts, Seen, Send, Transaction
 from tests.checker.history import Event, Place
@@ -77,7 +78,7 @@ def nothing_is_read_that_was_not_sent(facts: Facts) -> Iterator[Finding]:
 
 
 def what_was_promised_is_read(facts: Facts) -> Iterator[Finding]:
-    """An acknowledged record is read by somebody, once the partition is read beyond it; and by all who read to the end."""
+    """What was acknowledged is read by somebody once the partition is read beyond it; by all who read to the end."""
     seen = {one.value for one in facts.seen if one.committed_only}
     farthest: dict[Place, int] = {}
     for one in facts.seen:
@@ -118,7 +119,7 @@ def _skipped(run: list[Seen], there: list[tuple[int, str]]) -> Iterator[Finding]
 
 def a_reader_goes_forward(facts: Facts) -> Iterator[Finding]:
     for run in facts.runs:
-        for before, after in zip(run, run[1:], strict=False):
+        for before, after in pairwise(run):
             if after.offset <= before.offset:
                 where = _at(before.place, before.offset)
                 yield Finding("reordered", f"{before.process} read {where}, then offset {after.offset}")
@@ -132,7 +133,7 @@ def a_partition_keeps_a_producers_order(facts: Facts) -> Iterator[Finding]:
             sent[send.process, send.place].append(send)
     for (process, place), sends in sent.items():
         sends.sort(key=lambda send: send.order)
-        for before, after in zip(sends, sends[1:], strict=False):
+        for before, after in pairwise(sends):
             if offsets[after.value] <= offsets[before.value]:
                 order = f"{before.value} at {offsets[before.value]}, then {after.value} at {offsets[after.value]}"
                 yield Finding("reordered", f"{process} sent to {_at(place)} {order}")

@@ -1,7 +1,7 @@
 """A log with transactions, a group and a queue that is right by construction, driven by dice; it writes histories.
 
-Answers get lost (``unknown``), clients die in the middle of a transaction, brokers are killed: the history shows it and the state
-is as a correct broker's would be.
+Answers get lost (``unknown``), clients die in the middle of a transaction, brokers are killed: the history shows it and
+the state is as a correct broker's would be.
 """
 
 from __future__ import annotations
