@@ -92,7 +92,7 @@ class Counts:
 
 
 @pytest.mark.timeout(300)
-def test_a_word_count_counts_every_word_once_though_it_and_the_node_are_killed(server: Headrace, tmp_path: Path) -> None:
+def test_a_word_count_counts_every_word_once_though_all_are_killed(server: Headrace, tmp_path: Path) -> None:
     dice = random.Random(7)
     written: Counter[str] = Counter()
     sender = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap, "enable.idempotence": True})
