@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -18,6 +19,7 @@ from headrace.broker.dynamic_settings import DynamicSettings
 from headrace.broker.fetch_sessions import FetchSessions
 from headrace.broker.groups.coordinator import GroupCoordinator
 from headrace.broker.groups.settings import GroupSettings
+from headrace.broker.overflow import Overflow
 from headrace.broker.server import Server
 from headrace.broker.transactions.coordinator import TransactionCoordinator
 from headrace.broker.transactions.settings import TransactionSettings
@@ -26,6 +28,7 @@ from headrace.errors import HeadraceError, UnknownTopicId
 from headrace.log.files import DiskFiles, Files
 from headrace.log.group_commit import GroupCommit
 from headrace.log.job import Job
+from headrace.log.partition import PartitionLog
 from headrace.log.store import LogStore, Topic
 from headrace.settings import BrokerSettings
 
@@ -46,6 +49,7 @@ class Broker:
     commit: GroupCommit
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    overflow: Overflow
     server: Server
     dynamic_settings: DynamicSettings
     loop: asyncio.AbstractEventLoop
@@ -61,7 +65,9 @@ class Broker:
         self._files = files or DiskFiles()
         self._maintenance: asyncio.Task[None] | None = None
         self._job: Job | None = None
-        self._stopping = asyncio.Event()
+        self._stopping = False
+        self._wake = asyncio.Event()
+        self._crowded: set[PartitionLog] = set()
         self._started = False
 
     @property
@@ -86,6 +92,7 @@ class Broker:
         self.store = LogStore.open(settings.data, files=self._files, clock=self.clock, defaults=defaults)
         self.commit = GroupCommit(self.loop.call_soon_threadsafe)
         self.store.on_sync_wanted = self.commit.request
+        self.store.on_removal_wanted = self._on_removal_wanted
         self.groups = GroupCoordinator(self.store, self.commit, self.clock, self.loop, _group_settings(settings))
         try:
             self.groups.load()
@@ -93,6 +100,7 @@ class Broker:
                 self.store, self.commit, self.groups, self.clock, self.loop, _transaction_settings(settings)
             )
             self.transactions.load()
+            self.overflow = Overflow(self.position_of, self.loop)
             self.server = Server(self)
             self.port = await self.server.start()
         except BaseException:
@@ -111,8 +119,10 @@ class Broker:
         if not self._started:
             return
         self._started = False
+        self.overflow.close()
         await self.server.stop()
-        self._stopping.set()
+        self._stopping = True
+        self._wake.set()
         if self._job is not None:
             self._job.cancelled = True
         if self._maintenance is not None:
@@ -144,6 +154,11 @@ class Broker:
         except UnknownTopicId:
             return None, error_codes.UNKNOWN_TOPIC_ID
 
+    def position_of(self, group: str, partition: PartitionLog) -> int | None:
+        """The offset that a group has committed in a partition; None if it has not."""
+        committed = self.groups.offset(group, partition.topic, partition.index)
+        return None if committed is None else committed.offset
+
     def coordinator_of(self, topic: str) -> GroupCoordinator | TransactionCoordinator | None:
         """Whose state a topic holds, if it is an internal one."""
         if topic == self.transactions.journal.topic:
@@ -157,25 +172,44 @@ class Broker:
         settings = self.settings
         retention_interval = settings.value("log.retention.check.interval.ms") / 1000
         interval = max(min(retention_interval, settings.value("log.cleaner.backoff.ms") / 1000), 0.01)
+        round_at = self.clock.monotonic() + interval
         retention_at = self.clock.monotonic() + retention_interval
-        while not await self._stops_within(interval):
-            retention = self.clock.monotonic() >= retention_at
-            if retention:
-                retention_at = self.clock.monotonic() + retention_interval
+        while not await self._stops_within(max(round_at - self.clock.monotonic(), 0)):
+            now = self.clock.monotonic()
             try:
+                if now < round_at:
+                    crowded, self._crowded = self._crowded, set()
+                    for partition in crowded:
+                        await self._run_jobs(self.store.jobs_of(partition))
+                    continue
+                round_at = now + interval
+                retention = now >= retention_at
+                if retention:
+                    retention_at = now + retention_interval
                 await self.maintain_once(retention=retention)
             except Exception:
                 _logger.exception("maintenance of the log failed; it is tried again later")
 
+    def _on_removal_wanted(self, partition: PartitionLog) -> None:
+        """A ring has segments to remove: not at the next round, but now, so that the disk does not fill meanwhile."""
+        self._crowded.add(partition)
+        self._wake.set()
+
     async def _stops_within(self, seconds: float) -> bool:
+        """Whether the node is to stop; earlier if there is something to do."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), seconds)
-        return self._stopping.is_set()
+            await asyncio.wait_for(self._wake.wait(), seconds)
+        self._wake.clear()
+        return self._stopping
 
     async def maintain_once(self, *, retention: bool = True) -> None:
         """Do all that is due now; the slow parts in a thread."""
-        for job in self.store.jobs(retention=retention):
-            if self._stopping.is_set():
+        await self._run_jobs(self.store.jobs(retention=retention))
+        await self.loop.run_in_executor(None, self.store.remove_deleted)
+
+    async def _run_jobs(self, jobs: Iterator[Job]) -> None:
+        for job in jobs:
+            if self._stopping:
                 return
             self._job = job
             try:
@@ -184,7 +218,6 @@ class Broker:
                     job.finish()
             except (HeadraceError, OSError) as error:
                 _logger.error("maintenance of partition %s failed: %s", job.partition.name, error)
-        await self.loop.run_in_executor(None, self.store.remove_deleted)
 
 
 def _reachable(host: str) -> str:
