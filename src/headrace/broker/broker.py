@@ -20,18 +20,20 @@ from headrace.broker.fetch_sessions import FetchSessions
 from headrace.broker.group_configs import GroupConfigs
 from headrace.broker.groups.coordinator import GroupCoordinator
 from headrace.broker.groups.settings import GroupSettings
+from headrace.broker.metrics import Metrics
+from headrace.broker.metrics_server import MetricsServer
 from headrace.broker.overflow import Overflow
 from headrace.broker.server import Server
 from headrace.broker.transactions.coordinator import TransactionCoordinator
 from headrace.broker.transactions.settings import TransactionSettings
 from headrace.clock import Clock, SystemClock
-from headrace.errors import HeadraceError, UnknownTopicId
+from headrace.errors import HeadraceError, InvalidConfig, UnknownTopicId
 from headrace.log.files import DiskFiles, Files
 from headrace.log.group_commit import GroupCommit
 from headrace.log.job import Job
 from headrace.log.partition import PartitionLog
 from headrace.log.store import LogStore, Topic
-from headrace.settings import BrokerSettings
+from headrace.settings import BrokerSettings, host_port
 
 if TYPE_CHECKING:
     from headrace.broker.dispatch import Api
@@ -41,6 +43,7 @@ __all__ = ["Broker"]
 _logger = logging.getLogger(__name__)
 
 _UNSPECIFIED: Final = ("", "0.0.0.0", "::")
+_METRICS_PORT: Final = 9308
 
 
 class Broker:
@@ -64,7 +67,10 @@ class Broker:
         self.sessions = FetchSessions(self.clock, settings.value("max.incremental.fetch.session.cache.slots"))
         self.fetch_max_bytes: int = settings.value("fetch.max.bytes")
         self.port = 0
+        self.metrics_address: str | None = None
+        """Where the metrics can be had."""
         self._files = files or DiskFiles()
+        self._metrics = MetricsServer(Metrics(self).text)
         self._maintenance: asyncio.Task[None] | None = None
         self._job: Job | None = None
         self._stopping = False
@@ -107,6 +113,7 @@ class Broker:
             self.overflow = Overflow(self.position_of, self.loop)
             self.server = Server(self)
             self.port = await self.server.start()
+            await self._start_metrics()
         except BaseException:
             self.groups.close()
             self.commit.close()
@@ -124,6 +131,7 @@ class Broker:
             return
         self._started = False
         self.overflow.close()
+        await self._metrics.stop()
         await self.server.stop()
         self._stopping = True
         self._wake.set()
@@ -145,6 +153,21 @@ class Broker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
+
+    async def _start_metrics(self) -> None:
+        wanted = self.settings.value("headrace.metrics.listener")
+        if not wanted:
+            return
+        host, port = host_port(wanted, _METRICS_PORT)
+        try:
+            port = await self._metrics.start(host, port)
+        except OSError as error:
+            await self.server.stop()
+            raise InvalidConfig(
+                f"metrics cannot be served at {wanted}: {error.strerror or error}.",
+                hint="Choose another address in headrace.metrics.listener (--metrics HOST:PORT).",
+            ) from error
+        self.metrics_address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     # What handlers share ---------------------------------------------------------------------------------------
 

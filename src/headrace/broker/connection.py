@@ -339,6 +339,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.answer(self.server.unsupported_api_versions(correlation_id))
                 return
             raise InvalidRequest(f"API key {api_key} in version {version} is not supported")
+        self.server.requests[api_key] += 1
         serve = api.serve
         if serve is not None:
             pos = _HEADER_SIZE if name_size < 0 else _HEADER_SIZE + name_size

@@ -75,7 +75,7 @@ def judge(pace: Pace | None, now: float) -> tuple[Pace, Verdict]:
     return Pace(pace.began, end + throttle_s, open_until), Verdict(int(throttle_s * 1000), hold_s)
 
 
-class Place(Protocol):
+class _Place(Protocol):
     """What the lag is counted in: a partition."""
 
     @property
@@ -94,7 +94,7 @@ class Place(Protocol):
         ...
 
 
-def lag(places: Iterable[Place], position: Callable[[int], int | None]) -> int:
+def lag(places: Iterable[_Place], position: Callable[[int], int | None]) -> int:
     """How many offsets a group has not read, whose position in a partition is given (None if it has none)."""
     behind = 0
     for place in places:
@@ -103,7 +103,7 @@ def lag(places: Iterable[Place], position: Callable[[int], int | None]) -> int:
     return behind
 
 
-class Timer(Protocol):
+class _Timer(Protocol):
     """A call that is to come."""
 
     def cancel(self) -> None:
@@ -111,14 +111,14 @@ class Timer(Protocol):
         ...
 
 
-class Loop(Protocol):
+class _Loop(Protocol):
     """The time, and calls later: an event loop."""
 
     def time(self) -> float:
         """Now, by a monotonic clock."""
         ...
 
-    def call_later(self, delay: float, callback: Callable[[], None], /) -> Timer:
+    def call_later(self, delay: float, callback: Callable[[], None], /) -> _Timer:
         """Call after so many seconds."""
         ...
 
@@ -158,12 +158,12 @@ class _Held(NamedTuple):
 class Overflow:
     """Knows which topics have overflowed and slows their producers down."""
 
-    def __init__(self, position: Callable[[str, PartitionLog], int | None], loop: Loop) -> None:
+    def __init__(self, position: Callable[[str, PartitionLog], int | None], loop: _Loop) -> None:
         self._position = position
         self._loop = loop
         self._paces: dict[Connection, Pace] = {}
         self._held: dict[Connection, _Held] = {}
-        self._timer: Timer | None = None
+        self._timer: _Timer | None = None
         self.slowed: Counter[str] = Counter()
         """How many requests have been slowed down, by topic."""
 

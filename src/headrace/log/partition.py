@@ -140,6 +140,8 @@ class PartitionLog(SegmentRow):
         self.end_offset = segments[-1].end_offset
         self.high_watermark = self.end_offset
         self.producer_state = producers
+        self.written_bytes = 0
+        self.sent_bytes = 0
         self.failed: str | None = None
         self.deleted = False
         self.closed = False
@@ -317,6 +319,7 @@ class PartitionLog(SegmentRow):
                 self.fail(f"a write failed: {error.strerror or error}")
                 raise self._failure() from error
             raise storage_error(error, f"partition {self.name}") from None
+        self.written_bytes += header.size
         if active not in self._dirty:
             self._dirty.append(active)
 
@@ -478,6 +481,10 @@ class PartitionLog(SegmentRow):
     def max_timestamp(self) -> tuple[int, int, int] | None:
         """(offset, timestamp, leader epoch) of the first record with the largest timestamp."""
         return reading.max_timestamp(self)
+
+    def batch_time(self, offset: int) -> int | None:
+        """The time of the batch that holds ``offset``; None if it has none."""
+        return reading.batch_time(self, offset)
 
     def replay(self) -> Iterator[_kernel.Record]:
         """Every record from the start to the end, as Python objects: for state topics."""
