@@ -60,7 +60,8 @@ def serve(connection: Connection, version: int, correlation_id: int, frame: memo
     request = decode_request(version, frame, pos)
     acks = request.acks
     broker = connection.server.broker
-    results, waits, failed, blocking = _append_all(broker, request, version, frame)
+    blocking: list[Topic] = []
+    results, waits, failed = _append_all(broker, request, version, frame, blocking)
     brake = broker.overflow.brake(connection, blocking) if blocking else None
     if acks == _NO_ACKS:
         if failed:
@@ -88,20 +89,19 @@ def serve_orphan(connection: Connection, frame: memoryview) -> None:
 
 
 def _append_all(
-    broker: Broker, request: ProduceRequest, version: int, frame: memoryview
-) -> tuple[Results, Waits, bool, list[Topic]]:
-    """Append what can be: results, what to wait for, whether something failed, topics whose producers may be slowed."""
+    broker: Broker, request: ProduceRequest, version: int, frame: memoryview, blocking: list[Topic] | None = None
+) -> tuple[Results, Waits, bool]:
+    """Append what can be; topics whose producers may have to be slowed down are added to ``blocking``."""
     acks = request.acks
     refused = error_codes.NONE if acks in (-1, 0, 1) else error_codes.INVALID_REQUIRED_ACKS
     results: Results = []
     waits: Waits = []
-    blocking: list[Topic] = []
     failed = False
     for key, partitions in request.topics:
         topic, code = broker.find_topic(key)
         if topic is not None and topic.internal:
             code = error_codes.INVALID_TOPIC
-        if topic is not None and topic.config.blocks:
+        if topic is not None and blocking is not None and topic.config.blocks:
             blocking.append(topic)
         code = refused or code
         done: list[PartitionResult] = []
@@ -132,7 +132,7 @@ def _append_all(
                 waits.append((partition, info.last_offset + 1, done, len(done)))
             done.append(PartitionResult(index, 0, info.base_offset, info.log_append_time_ms, info.log_start))
         results.append((key, done))
-    return results, waits, failed, blocking
+    return results, waits, failed
 
 
 def _ensure_acceptable(frame: memoryview, start: int, end: int, version: int) -> None:
