@@ -266,7 +266,7 @@ def is_commit(change: Change) -> bool:
     return isinstance(change, OffsetChange) and change.value is not None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(OPERATIONS, min_size=5, max_size=80), st.integers(0, 2**32))
 def test_the_state_is_the_fold_of_the_log_live_and_after_a_crash(operations: list[tuple[Any, ...]], seed: int) -> None:
     async def tell() -> None:

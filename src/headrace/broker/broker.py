@@ -16,6 +16,7 @@ from uuid import UUID
 from headrace.broker import error_codes
 from headrace.broker.dynamic_settings import DynamicSettings
 from headrace.broker.fetch_sessions import FetchSessions
+from headrace.broker.group_configs import GroupConfigs
 from headrace.broker.groups.coordinator import GroupCoordinator
 from headrace.broker.groups.settings import GroupSettings
 from headrace.broker.server import Server
@@ -48,6 +49,7 @@ class Broker:
     transactions: TransactionCoordinator
     server: Server
     dynamic_settings: DynamicSettings
+    group_configs: GroupConfigs
     loop: asyncio.AbstractEventLoop
     advertised_host: str
     advertised_port: int
@@ -82,6 +84,8 @@ class Broker:
         self.loop = asyncio.get_running_loop()
         self.dynamic_settings = DynamicSettings(settings, self._files, settings.data)
         self.dynamic_settings.load()
+        self.group_configs = GroupConfigs(settings, self._files, settings.data)
+        self.group_configs.load()
         defaults = self.dynamic_settings.topic_defaults()
         self.store = LogStore.open(settings.data, files=self._files, clock=self.clock, defaults=defaults)
         self.commit = GroupCommit(self.loop.call_soon_threadsafe)
