@@ -38,9 +38,10 @@ class Listed(NamedTuple):
     """A group in the list of groups."""
 
     group_id: str
+    type: GroupType
     protocol_type: str
     state: str
-    type: GroupType
+    members: int
 
 
 class GroupCoordinator(GroupOffsets, ModernMembers):
@@ -159,24 +160,22 @@ class GroupCoordinator(GroupOffsets, ModernMembers):
 
     # --- groups as a whole ---
 
-    def listed(self) -> list[Listed]:
-        """All groups, those of the log first."""
-        durable, damaged = self.journal.durable, self.journal.damaged
-        groups = [
-            Listed(group_id, group.protocol_type or "", group.phase, GroupType.CLASSIC)
-            for group_id in dict.fromkeys((*durable.groups, *self._groups))
-            if group_id not in damaged and (group := self.describe(group_id)) is not None
-        ]
-        groups += [
-            Listed(group_id, state.type, phase_of(state), state.type)
-            for group_id, state in durable.modern.items()
-            if group_id not in damaged
-        ]
-        return groups + [Listed(group_id, "", _DAMAGED_STATE, GroupType.CLASSIC) for group_id in damaged]
-
     def group_ids(self) -> list[str]:
-        """The names of all groups."""
-        return [group.group_id for group in self.listed()]
+        """The names of all groups, those of the log first."""
+        durable = self.journal.durable
+        return list(dict.fromkeys((*durable.groups, *self._groups, *durable.modern, *self.journal.damaged)))
+
+    def listed(self, group_id: str) -> Listed | None:
+        """A group as it stands in the list of groups; None if there is none of this name."""
+        if self.is_damaged(group_id):
+            return Listed(group_id, GroupType.CLASSIC, "", _DAMAGED_STATE, 0)
+        state = self.describe_modern(group_id)
+        if state is not None:
+            return Listed(group_id, state.type, state.type, phase_of(state), len(state.subscriptions))
+        group = self.describe(group_id)
+        if group is None:
+            return None
+        return Listed(group_id, GroupType.CLASSIC, group.protocol_type or "", group.phase, len(group.members))
 
     def describe(self, group_id: str) -> ClassicGroup | None:
         """A classic group, to look at."""

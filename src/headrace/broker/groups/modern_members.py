@@ -17,7 +17,7 @@ from headrace.broker.groups.group import ClassicGroup
 from headrace.broker.groups.messages import JoinAnswer, JoinRequest, Leaver, Phase, SyncAnswer, SyncRequest
 from headrace.broker.groups.modern_group import ModernGroup, Surroundings
 from headrace.broker.groups.modern_messages import JOIN, LEAVE_FOR_A_WHILE, HeartbeatAnswer, HeartbeatRequest
-from headrace.broker.groups.modern_records import CurrentChange, GroupType, MemberState
+from headrace.broker.groups.modern_records import CurrentChange, GroupType, MemberState, TargetEpochChange
 from headrace.broker.groups.modern_state import ModernState
 from headrace.broker.groups.records import Change, GroupChange
 from headrace.broker.groups.registry import DAMAGED, GroupRegistry
@@ -225,6 +225,7 @@ class ModernMembers(GroupRegistry):
         deadlines = self._deadlines_of(group.group_id, state)
         deadlines.keep_only(state.subscriptions)
         deadlines.topics_version = self.topics.version
+        self.rebalances += any(isinstance(change, TargetEpochChange) for change in group.changes)
         for change in group.changes:
             if isinstance(change, CurrentChange) and change.member in state.subscriptions:
                 subscription, current = state.subscriptions[change.member], state.current_of(change.member)

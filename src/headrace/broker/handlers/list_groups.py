@@ -25,7 +25,7 @@ async def handle(broker: Broker, request: Any, context: RequestContext) -> dict[
             "group_state": group.state,
             "group_type": group.type,
         }
-        for group in broker.groups.listed()
-        if (not states or group.state.lower() in states) and (not types or group.type in types)
+        for group in map(broker.groups.listed, broker.groups.group_ids())
+        if group is not None and (not states or group.state.lower() in states) and (not types or group.type in types)
     ]
     return {"error_code": Code.NONE, "groups": groups}
