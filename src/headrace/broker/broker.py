@@ -20,6 +20,7 @@ from headrace.broker.group_configs import GroupConfigs
 from headrace.broker.groups.coordinator import GroupCoordinator
 from headrace.broker.groups.settings import GroupSettings
 from headrace.broker.server import Server
+from headrace.broker.shares.coordinator import ShareCoordinator
 from headrace.broker.transactions.coordinator import TransactionCoordinator
 from headrace.broker.transactions.settings import TransactionSettings
 from headrace.clock import Clock, SystemClock
@@ -47,6 +48,7 @@ class Broker:
     commit: GroupCommit
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    shares: ShareCoordinator
     server: Server
     dynamic_settings: DynamicSettings
     group_configs: GroupConfigs
@@ -97,6 +99,8 @@ class Broker:
                 self.store, self.commit, self.groups, self.clock, self.loop, _transaction_settings(settings)
             )
             self.transactions.load()
+            self.shares = ShareCoordinator(self.store, self.commit, self.group_configs, self.clock, self.loop, settings)
+            self.shares.load()
             self.server = Server(self)
             self.port = await self.server.start()
         except BaseException:
@@ -121,6 +125,7 @@ class Broker:
             self._job.cancelled = True
         if self._maintenance is not None:
             await self._maintenance
+        self.shares.close()
         self.transactions.close()
         self.groups.close()
         await self.loop.run_in_executor(None, self.commit.close)
@@ -148,8 +153,10 @@ class Broker:
         except UnknownTopicId:
             return None, error_codes.UNKNOWN_TOPIC_ID
 
-    def coordinator_of(self, topic: str) -> GroupCoordinator | TransactionCoordinator | None:
+    def coordinator_of(self, topic: str) -> GroupCoordinator | TransactionCoordinator | ShareCoordinator | None:
         """Whose state a topic holds, if it is an internal one."""
+        if topic == self.shares.journal.topic:
+            return self.shares
         if topic == self.transactions.journal.topic:
             return self.transactions
         return self.groups if topic == self.groups.journal.topic else None
