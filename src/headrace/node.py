@@ -29,15 +29,19 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-def run_node(settings: BrokerSettings, listening: Callable[[str, int], None]) -> None:
-    """Run a node; returns after it has stopped. ``listening`` is called with host and port once clients can connect."""
+Listening = Callable[[str, int, str | None], None]
+"""Host and port, and the address of the metrics if there is one."""
+
+
+def run_node(settings: BrokerSettings, listening: Listening) -> None:
+    """Run a node; returns after it has stopped. ``listening`` is called once clients can connect."""
     _log_to_stderr()
     _raise_file_limit()
     _keep_freed_memory()
     uvloop.run(_run(settings, listening))
 
 
-async def _run(settings: BrokerSettings, listening: Callable[[str, int], None]) -> None:
+async def _run(settings: BrokerSettings, listening: Listening) -> None:
     loop = asyncio.get_running_loop()
     told_to_stop = asyncio.Event()
     for number in _STOP_SIGNALS:
@@ -46,7 +50,7 @@ async def _run(settings: BrokerSettings, listening: Callable[[str, int], None]) 
     async with Broker(settings) as broker:
         # All that is alive now stays alive: the garbage collector need not look at it again.
         gc.freeze()
-        listening(settings.host, broker.port)
+        listening(settings.host, broker.port, broker.metrics_address)
         await told_to_stop.wait()
         _logger.info("stopping")
 

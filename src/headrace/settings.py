@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from headrace.definition import ConfigType, Definition, at_least, between, list_of, one_of
+from headrace.definition import ConfigType, Definition, Value, at_least, between, list_of, one_of
 from headrace.errors import InvalidConfig
 
 __all__ = ["DEFINITIONS", "NODE_ID", "BrokerSettings", "host_port"]
@@ -26,6 +26,14 @@ _INT, _LONG, _BOOL = ConfigType.INT, ConfigType.LONG, ConfigType.BOOLEAN
 _STRING, _LIST, _DOUBLE, _SHORT = ConfigType.STRING, ConfigType.LIST, ConfigType.DOUBLE, ConfigType.SHORT
 _FOREVER: Final = str(2**63 - 1)
 _MANY: Final = str(2**31 - 1)
+
+
+def _address(value: Value) -> str | None:
+    try:
+        host_port(str(value) or "127.0.0.1")
+    except InvalidConfig as error:
+        return error.message
+    return None
 
 
 def _own(name: str, kind: ConfigType, default: str | None, text: str, check: Any = None) -> Definition:
@@ -137,6 +145,13 @@ _TABLE: Final = (
         "1024",
         "The most requests of one connection that wait for their answer; more are not read until some are answered.",
         at_least(1),
+    ),
+    _own(
+        "headrace.metrics.listener",
+        _STRING,
+        "",
+        "Where GET /metrics is answered, for Prometheus, as HOST:PORT; empty for nowhere.",
+        _address,
     ),
     _own(
         "headrace.frame.timeout.ms",

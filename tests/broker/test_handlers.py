@@ -566,7 +566,7 @@ def value(client: RawClient, name: str, topic: str = "t") -> tuple[str, int]:
 def test_every_setting_of_a_topic_is_described(client: RawClient) -> None:
     create(client, "t", retention_ms="1000")
     configs = {item.name: item for item in describe(client, 2, "t").configs}
-    assert len(configs) == 34
+    assert len(configs) == 39
     assert configs["retention.ms"].value == "1000"
     assert [(s.name, s.value, s.source) for s in configs["retention.ms"].synonyms] == [("retention.ms", "1000", 1)]
     assert [(s.name, s.value, s.source) for s in configs["segment.bytes"].synonyms] == [

@@ -90,3 +90,12 @@ def test_a_group_with_members_is_described_and_not_moved(cli: Cli, name: str) ->
 def test_a_group_that_is_not_there_is_an_error(cli: Cli) -> None:
     for command in ("describe", "lag"):
         assert "there is no group 'nobody'" in cli.fails("group", command, "nobody")
+
+
+@on_both
+def test_a_group_can_be_deleted_with_its_offsets(cli: Cli, name: str) -> None:
+    assert cli("group", "delete", name, "--yes").out == f"Deleted group {name}\n"
+    assert name not in [row["group"] for row in cli("group", "list", "-o", "json").json]
+    assert f"group {name!r} was not deleted" in cli.fails("group", "delete", name, "--yes")
+    cli("group", "seek", name, "--to", "5", "--topic", name)
+    assert cli("group", "delete", name, "-o", "json").json == [{"group": name, "deleted": True}]

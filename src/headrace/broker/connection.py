@@ -7,9 +7,9 @@ Answering: each request that cannot be answered at once holds a *slot* in a queu
 the queue. So a fetch that waits for data or a produce that waits for the disk holds back later *responses* of its
 connection, but not the handling of later requests.
 
-A connection is *blocked*, which means that no further frame is handled or read, while too many slots are held, or while
-its client does not take what was written. Frames that were already received then wait in a backlog. When a connection
-is lost its backlog is dropped, but for producers that asked for no answer (acks=0).
+A connection is *blocked*, which means that no further frame is handled or read, while too many slots are held, while
+its client does not take what was written, or while a handler holds it. Frames that were already received then wait in a
+backlog. When a connection is lost its backlog is dropped, but for producers that asked for no answer (acks=0).
 
 Everything runs on the event loop's thread.
 """
@@ -84,6 +84,7 @@ class Connection(asyncio.BufferedProtocol):
         self._corked = False
         self._backlog: deque[bytearray] = deque()
         self._blocked = False
+        self._held = False
         self._write_paused = False
         self._reading_paused = False
         self._draining = False
@@ -214,6 +215,16 @@ class Connection(asyncio.BufferedProtocol):
             if self._blocked or self._thirsty:
                 self._maybe_unblock()
 
+    def hold(self) -> None:
+        """Handle and read nothing more until ``let_go``."""
+        self._held = True
+        self._block()
+
+    def let_go(self) -> None:
+        """Go on with what has come meanwhile."""
+        self._held = False
+        self._maybe_unblock()
+
     def close(self, reason: str | None = None) -> None:
         """Close at once; the reason is logged."""
         if self.closed:
@@ -328,6 +339,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.answer(self.server.unsupported_api_versions(correlation_id))
                 return
             raise InvalidRequest(f"API key {api_key} in version {version} is not supported")
+        self.server.requests[api_key] += 1
         serve = api.serve
         if serve is not None:
             pos = _HEADER_SIZE if name_size < 0 else _HEADER_SIZE + name_size
@@ -402,7 +414,9 @@ class Connection(asyncio.BufferedProtocol):
             self._draining = False
 
     def _has_room(self) -> bool:
-        return not self.closed and not self.congested and len(self._slots) < self.server.max_pending
+        if self.closed or self._held or self.congested:
+            return False
+        return len(self._slots) < self.server.max_pending
 
     def _pause_reading(self) -> None:
         if not self._reading_paused and not self.closed:

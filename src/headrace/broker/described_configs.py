@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from headrace.broker import error_codes
 from headrace.broker.group_configs import DEFINITIONS as GROUP_DEFINITIONS
 from headrace.broker.refused import Refused
-from headrace.definition import Definition
+from headrace.definition import ConfigType, Definition
 from headrace.log.topic_config import DEFINITIONS as TOPIC_DEFINITIONS
 from headrace.settings import DEFINITIONS as BROKER_DEFINITIONS
 
 if TYPE_CHECKING:
     from headrace.broker.dynamic_settings import DynamicSettings
+    from headrace.log.store import Topic
 
 __all__ = [
     "BROKER",
@@ -32,6 +33,7 @@ __all__ = [
     "changed_broker_configs",
     "describe_group",
     "describe_topic",
+    "described_drops",
     "ensure_broker",
     "topic_configs",
 ]
@@ -52,6 +54,15 @@ class Source(IntEnum):
     STATIC_BROKER = 4
     DEFAULT = 5
     DYNAMIC_GROUP = 8
+
+
+_DROPPED: Final = Definition(
+    "headrace.overflow.dropped",
+    ConfigType.LONG,
+    "0",
+    "How many records went because headrace.overflow is 'drop' and the topic was full. It cannot be set.",
+    read_only=True,
+)
 
 
 class _Origin(NamedTuple):
@@ -82,6 +93,16 @@ def describe_topic(
         for item in TOPIC_DEFINITIONS.values()
         if _is_wanted(item, names) and (not item.internal or item.name in overrides)
     ]
+
+
+def described_drops(
+    topic: Topic, names: Collection[str] | None, synonyms: bool, documentation: bool
+) -> list[dict[str, Any]]:
+    """How many records a topic that drops them has dropped, in the form of a setting: so that any client can ask."""
+    if topic.config.ring is None or not _is_wanted(_DROPPED, names):
+        return []
+    total = sum(partition.dropped for partition in topic.partitions)
+    return [_shown(_DROPPED, [], str(total), synonyms, documentation)]
 
 
 def describe_group(

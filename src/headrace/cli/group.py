@@ -1,7 +1,8 @@
-"""``headrace group list|describe|lag|seek``."""
+"""``headrace group list|describe|lag|seek|delete``."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -27,7 +28,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
-    help="Look at consumer groups: members, lag; move them.",
+    help="Look at consumer groups: members, lag; move and delete them.",
 )
 
 Name = Annotated[str, typer.Argument(metavar="GROUP", show_default=False)]
@@ -167,6 +168,29 @@ def seek(
     print_table(["topic", "partition", "before", "after"], [list(row.values()) for row in rows])
     if dry_run:
         print_line("\nNothing was changed (--dry-run).")
+
+
+@app.command(cls=Command)
+def delete(
+    names: Annotated[list[str], typer.Argument(metavar="GROUP...", show_default=False)],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    server: Server = DEFAULT_SERVER,
+    client: ClientSettings = None,
+    output: Output = OutputFormat.text,
+) -> None:
+    """Delete groups and their offsets. Their consumers must be stopped first. Asks when you are at a terminal."""
+    cluster = Cluster(server, name_values(client, "-X"))
+    wanted = list(dict.fromkeys(names))
+    if not yes and sys.stdin.isatty() and output is OutputFormat.text:
+        typer.confirm(f"Delete {', '.join(wanted)} and their offsets?", abort=True)
+    gone = cluster.admin.delete_consumer_groups(wanted, request_timeout=REQUEST_TIMEOUT_S)
+    for name in wanted:
+        cluster.answer(gone[name], f"group {name!r} was not deleted")
+    if output is OutputFormat.json:
+        print_json([{"group": name, "deleted": True} for name in wanted])
+    else:
+        for name in wanted:
+            print_line(f"Deleted group {name}")
 
 
 def _group_names(cluster: Cluster) -> list[str]:

@@ -24,6 +24,7 @@ class UpOptions:
     data: str = DEFAULT_DATA
     listen: str = DEFAULT_LISTEN
     advertise: str | None = None
+    metrics: str | None = None
     settings: tuple[str, ...] = ()
     output: str = "text"
 
@@ -35,7 +36,14 @@ def quick_up(arguments: Sequence[str]) -> int | None:
         return None
     as_json = options.output == "json"
     try:
-        start_node(Path(options.data), options.listen, options.advertise, options.settings, as_json=as_json)
+        start_node(
+            Path(options.data),
+            options.listen,
+            options.advertise,
+            options.settings,
+            metrics=options.metrics,
+            as_json=as_json,
+        )
     except KeyboardInterrupt:
         return 130
     except Exception as error:
@@ -57,6 +65,8 @@ def read_options(arguments: Sequence[str]) -> UpOptions | None:
                 options.listen = value
             case "--advertise":
                 options.advertise = value
+            case "--metrics":
+                options.metrics = value
             case "--set" | "-c":
                 options.settings += (value,)
             case "--output" | "-o" if value in ("text", "json"):

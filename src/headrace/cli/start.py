@@ -20,7 +20,13 @@ _ALL_ADDRESSES = ("0.0.0.0", "::")
 
 
 def start_node(
-    data: Path, listen: str, advertise: str | None, settings: Sequence[str], *, as_json: bool = False
+    data: Path,
+    listen: str,
+    advertise: str | None,
+    settings: Sequence[str],
+    *,
+    metrics: str | None = None,
+    as_json: bool = False,
 ) -> None:
     """Run a node until it is stopped; prints one line once clients can connect."""
     from headrace.node import run_node
@@ -28,12 +34,16 @@ def start_node(
 
     host, port = host_port(listen)
     told_host, told_port = host_port(advertise) if advertise else (None, None)
-    chosen = BrokerSettings(data, host, port, told_host, told_port, name_values(settings, "--set"))
+    properties = name_values(settings, "--set")
+    if metrics is not None:
+        properties["headrace.metrics.listener"] = metrics
+    chosen = BrokerSettings(data, host, port, told_host, told_port, properties)
 
-    def listening(host: str, port: int) -> None:
+    def listening(host: str, port: int, metrics_address: str | None) -> None:
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        facts = {"listen": address, "host": host, "port": port, "data": str(data)}
-        print(json.dumps(facts) if as_json else f"Headrace listens on {address} (data in {data})", flush=True)
+        facts = {"listen": address, "host": host, "port": port, "data": str(data), "metrics": metrics_address}
+        told = f"data in {data}" + (f", metrics at http://{metrics_address}/metrics" if metrics_address else "")
+        print(json.dumps(facts) if as_json else f"Headrace listens on {address} ({told})", flush=True)
         if host in _ALL_ADDRESSES and advertise is None:
             hint = "Clients are told 127.0.0.1; if they are on other machines, add --advertise HOST:PORT"
             print(hint, file=sys.stderr, flush=True)

@@ -36,6 +36,14 @@ def up(
             help="The address clients are told, if not where it listens.",
         ),
     ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            envvar="HEADRACE_METRICS",
+            help="Where GET /metrics is answered, for Prometheus. Port 0 takes any free port.",
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", "-c", metavar="NAME=VALUE", help="A broker setting, with Kafka's name. Repeatable."),
@@ -49,9 +57,10 @@ def up(
     \b
     headrace up
     headrace up --data /var/lib/headrace --listen 0.0.0.0:9092 --advertise log.example.org:9092
+    headrace up --metrics 127.0.0.1:9308
     headrace up --listen 127.0.0.1:0 --set num.partitions=4 --set auto.create.topics.enable=false
 
     Once clients can connect it prints one line: Headrace listens on 127.0.0.1:9092 (data in headrace-data).
     There is no password and no encryption yet: do not listen where strangers are.
     """
-    start_node(data, listen, advertise, settings or [], as_json=output is OutputFormat.json)
+    start_node(data, listen, advertise, settings or [], metrics=metrics, as_json=output is OutputFormat.json)

@@ -8,6 +8,7 @@ All methods and callbacks belong to the owner's thread (the event loop); only th
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -36,6 +37,8 @@ class GroupCommit:
         self._planned = False
         self._running = 0
         self.syncs = 0
+        self.rounds = 0
+        self.sync_seconds = 0.0
 
     def when_durable(self, partition: PartitionLog, next_offset: int, done: Done) -> None:
         """Call ``done`` once everything below ``next_offset`` is on disk, or with the error if that failed."""
@@ -78,13 +81,17 @@ class GroupCommit:
             self._pool.submit(self._run, work[task::tasks])
 
     def _run(self, work: Work) -> None:
+        began = time.perf_counter()
         outcomes = [(partition, job, _outcome(job)) for partition, job in work]
+        seconds = time.perf_counter() - began
         try:
-            self._call_soon(lambda: self._finished(outcomes))
+            self._call_soon(lambda: self._finished(outcomes, seconds))
         except RuntimeError:
             _logger.debug("the loop ended before a round of syncs did")
 
-    def _finished(self, outcomes: list[tuple[PartitionLog, SyncJob, OSError | None]]) -> None:
+    def _finished(self, outcomes: list[tuple[PartitionLog, SyncJob, OSError | None]], seconds: float) -> None:
+        self.rounds += 1
+        self.sync_seconds += seconds
         for partition, job, error in outcomes:
             if error is None:
                 partition.finish_sync(job)

@@ -101,6 +101,7 @@ class LogStore:
         self._deleting: list[Path] = []
         self._lock: Lock | None = None
         self.on_sync_wanted: Callable[[PartitionLog], None] | None = None
+        self.on_removal_wanted: Callable[[PartitionLog], None] | None = None
 
     @classmethod
     def open(
@@ -228,6 +229,9 @@ class LogStore:
         config = TopicConfig.parse(overrides, self.defaults)
         before, topic.overrides = topic.overrides, dict(overrides)
         try:
+            if topic.config.ring is not None:  # its start may no longer follow from the new settings
+                for partition in topic.partitions:
+                    partition.write_checkpoint()
             self._write_topic(topic, self._folder(name), len(topic.partitions))
         except OSError as error:
             topic.overrides = before
@@ -235,6 +239,7 @@ class LogStore:
         topic.config = config
         for partition in topic.partitions:
             partition.config = config
+            partition.maybe_drop_oldest()
 
     # Producer ids ----------------------------------------------------------------------------------------------
 
@@ -257,8 +262,12 @@ class LogStore:
         self._trash.empty(self.clock.now_ms())
         for topic in list(self.topics.values()):
             for partition in topic.partitions:
-                if not partition.deleted:
-                    yield from partition_jobs(partition, self._trash, retention=retention)
+                yield from self.jobs_of(partition, retention=retention)
+
+    def jobs_of(self, partition: PartitionLog, *, retention: bool = True) -> Iterator[Job]:
+        """What is due for one partition."""
+        if not partition.deleted:
+            yield from partition_jobs(partition, self._trash, retention=retention)
 
     def remove_deleted(self) -> None:
         """Remove the files of deleted topics; may be called on any thread."""
@@ -368,12 +377,18 @@ class LogStore:
             )
             partition = open_partition(place, topic.config, self.leader_epoch)
             partition.sync_wanted = self.sync_wanted
+            partition.removal_wanted = self.removal_wanted
             topic.partitions.append(partition)
 
     def sync_wanted(self, partition: PartitionLog) -> None:
         """A partition has reached ``flush.messages``; whoever runs the group commit listens here."""
         if self.on_sync_wanted is not None:
             self.on_sync_wanted(partition)
+
+    def removal_wanted(self, partition: PartitionLog) -> None:
+        """Segments of a ring lie before its start; whoever runs the jobs listens here."""
+        if self.on_removal_wanted is not None:
+            self.on_removal_wanted(partition)
 
     def _register(self, topic: Topic) -> None:
         self.topics[topic.name] = topic

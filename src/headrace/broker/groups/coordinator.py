@@ -91,6 +91,8 @@ class GroupCoordinator:
         self._excused: set[ClassicGroup] = set()
         self._expiry: Timer | None = None
         self._closed = False
+        self.rebalances = 0
+        """How many generations groups have agreed on."""
 
     # --- life ---
 
@@ -400,11 +402,14 @@ class GroupCoordinator:
     def _store_metadata(self, group: ClassicGroup, store: Store, stored: asyncio.Future[Code] | None) -> None:
         def done(error: HeadraceError | None) -> None:
             code = Code.NONE if error is None else _code(error)
+            if not code and (before is None or before.generation != store.metadata.generation):
+                self.rebalances += 1
             if group.phase is not Phase.DEAD:
                 self._carry_out(group, group.stored(store, code))
             if stored is not None and not stored.done():
                 stored.set_result(code)
 
+        before = self.journal.latest.groups.get(group.group_id)
         try:
             self.journal.write([GroupChange(group.group_id, store.metadata)], done)
         except HeadraceError as error:

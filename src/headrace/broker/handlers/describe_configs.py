@@ -15,6 +15,7 @@ from headrace.broker.described_configs import (
     changed_broker_configs,
     describe_group,
     describe_topic,
+    described_drops,
     ensure_broker,
 )
 from headrace.broker.refused import Refused, code_of
@@ -55,7 +56,9 @@ def _describe(broker: Broker, resource: Any, synonyms: bool, documentation: bool
     settings = broker.dynamic_settings
     if kind == TOPIC:
         ensure_topic_name(name)
-        return describe_topic(settings, broker.store.topic(name).overrides, names, synonyms, documentation)
+        topic = broker.store.topic(name)
+        told = describe_topic(settings, topic.overrides, names, synonyms, documentation)
+        return told + described_drops(topic, names, synonyms, documentation)
     if kind == BROKER:
         if name == "":
             return changed_broker_configs(settings, names, synonyms, documentation)

@@ -147,6 +147,12 @@ class ShareCoordinator:
             return None
         return self.find(*key)
 
+    def position(self, group: str, partition: PartitionLog) -> int | None:
+        """The offset before which a group has settled everything; None if it does not share the partition."""
+        key = ShareKey(group, partition.topic_id.bytes, partition.index)
+        share = None if key in self.journal.damaged else self.look(key)
+        return None if share is None else share.window.start
+
     def groups(self) -> list[str]:
         """The groups that share something."""
         return list(dict.fromkeys(key.group for key in self.journal.durable.partitions))

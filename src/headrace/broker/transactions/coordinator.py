@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
@@ -84,6 +85,9 @@ class TransactionCoordinator:
         self._waker: tuple[float, Timer] | None = None
         self._expiry: Timer | None = None
         self._closed = False
+        self.ended: Counter[str] = Counter()
+        """How many transactions have ended, by outcome."""
+        self.timed_out = 0
 
     # --- life ---
 
@@ -262,6 +266,7 @@ class TransactionCoordinator:
             log.info("transaction of %r was open for more than %d ms: aborted", transactional_id, current.timeout_ms)
             try:
                 self._begin_end(transactional_id, transitions.fence(current, self._clock.now_ms()), _log_failure)
+                self.timed_out += 1
             except HeadraceError as error:
                 _log_failure(error)
                 self._deadlines[transactional_id] = now + _RETRY_MAX_SECONDS
@@ -358,6 +363,7 @@ class TransactionCoordinator:
         """All markers are durable. Raises if that cannot be written."""
         self._write(transactional_id, transitions.complete(prepared, self._clock.now_ms()), _log_failure)
         del self._endings[transactional_id]
+        self.ended["commit" if prepared.phase is Phase.PREPARE_COMMIT else "abort"] += 1
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer | None:
         """Call back, unless the node is going down."""
