@@ -12,6 +12,7 @@ from typing import Protocol
 
 from headrace.broker import error_codes
 from headrace.broker.group_configs import GroupConfigs, duration_ms
+from headrace.broker.groups.coordinator import Timer, Timers
 from headrace.broker.journal import Done
 from headrace.broker.refused import Refused
 from headrace.broker.shares.dead_letters import DeadLetterOffice
@@ -27,30 +28,18 @@ from headrace.log.partition import PartitionLog
 from headrace.log.store import LogStore, Topic
 from headrace.settings import BrokerSettings
 
-__all__ = ["ShareCoordinator"]
+__all__ = ["Loop", "ShareCoordinator"]
 
 log = logging.getLogger(__name__)
 
 _BY_DURATION = "by_duration:"
 
 
-class Timer(Protocol):
-    """A call that is to come."""
-
-    def cancel(self) -> None:
-        """It shall not come."""
-        ...
-
-
-class Loop(Protocol):
+class Loop(Timers, Protocol):
     """Calls back soon and later: an event loop, or a test's."""
 
     def call_soon(self, callback: Callable[[], None], /) -> object:
         """Call when all that happens now has happened."""
-        ...
-
-    def call_later(self, delay: float, callback: Callable[[], None], /) -> Timer:
-        """Call after so many seconds."""
         ...
 
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from headrace import _kernel
 from headrace.broker.group_configs import GroupConfigs
+from headrace.broker.groups.coordinator import Timers
 from headrace.broker.journal import Done
 from headrace.broker.shares.partition import SharePartition
 from headrace.broker.shares.records import DeadLetters
@@ -41,10 +42,6 @@ _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 60.0
 
 
-class _Loop(Protocol):
-    def call_later(self, delay: float, callback: Callable[[], None], /) -> object: ...
-
-
 class DeadLetterOffice:
     """Copies what groups give up. ``save`` keeps the state of a share partition."""
 
@@ -53,14 +50,14 @@ class DeadLetterOffice:
         store: LogStore,
         commit: GroupCommit,
         configs: GroupConfigs,
-        loop: _Loop,
+        timers: Timers,
         save: Callable[[SharePartition, Done | None], None],
         partitions: int,
     ) -> None:
         self._store = store
         self._commit = commit
         self._configs = configs
-        self._loop = loop
+        self._timers = timers
         self._save = save
         self._partitions = partitions
         self._writing: set[SharePartition] = set()
@@ -215,7 +212,7 @@ class DeadLetterOffice:
         if pause is None:
             log.error("%r: dead letters wait, the topic cannot be written to: %s", share, error)
         self._pauses[share] = pause = min((pause or _FIRST_PAUSE / 2) * 2, _LONGEST_PAUSE)
-        self._loop.call_later(pause, lambda: self.deliver(share))
+        self._timers.call_later(pause, lambda: self.deliver(share))
 
 
 def _after(waiting: DeadLetters, taken: int) -> DeadLetters | None:

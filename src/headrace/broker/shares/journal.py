@@ -17,7 +17,7 @@ from headrace.log.batch import BatchHeader
 from headrace.log.group_commit import GroupCommit
 from headrace.log.store import LogStore
 
-__all__ = ["STATE_TOPIC", "Saver", "ShareJournal", "ShareStates"]
+__all__ = ["STATE_TOPIC", "Savable", "Saver", "ShareJournal", "ShareStates"]
 
 STATE_TOPIC = "__share_group_state"
 
