@@ -19,6 +19,8 @@ from headrace.broker.dynamic_settings import DynamicSettings
 from headrace.broker.fetch_sessions import FetchSessions
 from headrace.broker.group_configs import GroupConfigs
 from headrace.broker.groups.coordinator import GroupCoordinator
+from headrace.broker.groups.modern_group import ModernSettings
+from headrace.broker.groups.modern_records import GroupType
 from headrace.broker.groups.settings import GroupSettings
 from headrace.broker.metrics import Metrics
 from headrace.broker.metrics_server import MetricsServer
@@ -105,7 +107,14 @@ class Broker:
         self.commit = GroupCommit(self.loop.call_soon_threadsafe)
         self.store.on_sync_wanted = self.commit.request
         self.store.on_removal_wanted = self._on_removal_wanted
-        self.groups = GroupCoordinator(self.store, self.commit, self.clock, self.loop, _group_settings(settings))
+        self.groups = GroupCoordinator(
+            self.store,
+            self.commit,
+            self.clock,
+            self.loop,
+            _group_settings(settings),
+            settings_of=self._settings_of_group,
+        )
         try:
             self.groups.load()
             self.transactions = TransactionCoordinator(
@@ -199,6 +208,16 @@ class Broker:
             return self.transactions
         return self.groups if topic == self.groups.journal.topic else None
 
+    def _settings_of_group(self, group_type: GroupType, group_id: str) -> ModernSettings:
+        """What a consumer group or share group has, or the broker has for its like."""
+        value = self.group_configs.value
+        return ModernSettings(
+            session_timeout_ms=value(group_id, f"{group_type}.session.timeout.ms"),
+            heartbeat_interval_ms=value(group_id, f"{group_type}.heartbeat.interval.ms"),
+            assignment_interval_ms=value(group_id, f"{group_type}.assignment.interval.ms"),
+            max_size=self.settings.value(f"group.{group_type}.max.size"),
+        )
+
     # Maintenance -----------------------------------------------------------------------------------------------
 
     async def _maintain(self) -> None:
@@ -260,7 +279,10 @@ def _reachable(host: str) -> str:
 
 
 def _group_settings(settings: BrokerSettings) -> GroupSettings:
+    policy = settings.value("group.consumer.migration.policy").lower()
     return GroupSettings(
+        may_upgrade=policy in ("bidirectional", "upgrade"),
+        may_downgrade=policy in ("bidirectional", "downgrade"),
         initial_rebalance_delay_ms=settings.value("group.initial.rebalance.delay.ms"),
         min_session_timeout_ms=settings.value("group.min.session.timeout.ms"),
         max_session_timeout_ms=settings.value("group.max.session.timeout.ms"),

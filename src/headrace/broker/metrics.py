@@ -161,10 +161,10 @@ class Metrics:
         for number, group_id in enumerate(groups.group_ids()):
             if number % _STEP == 0:
                 await asyncio.sleep(0)
-            group = groups.describe(group_id)
+            group = groups.listed(group_id)
             if group is not None:
-                states["classic", group.phase.value] += 1
-                members.append(((group_id,), len(group.members)))
+                states[group.type.value, str(group.state)] += 1
+                members.append(((group_id,), group.members))
         return [
             Family(
                 "headrace_groups", "gauge", "Groups by their type and state.", ("type", "state"), list(states.items())
