@@ -121,7 +121,9 @@ class Broker:
                 self.store, self.commit, self.groups, self.clock, self.loop, _transaction_settings(settings)
             )
             self.transactions.load()
-            self.shares = ShareCoordinator(self.store, self.commit, self.group_configs, self.clock, self.loop, settings)
+            self.shares = ShareCoordinator(
+                self.store, self.commit, self.groups, self.group_configs, self.clock, self.loop, settings
+            )
             self.shares.load()
             self.overflow = Overflow(self.position_of, self.loop)
             self.server = Server(self)

@@ -9,10 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
+from uuid import UUID
 
 from headrace.broker import error_codes
 from headrace.broker.group_configs import GroupConfigs, duration_ms
-from headrace.broker.groups.coordinator import Timer, Timers
+from headrace.broker.groups.alarms import Timer, Timers
+from headrace.broker.groups.coordinator import GroupCoordinator
+from headrace.broker.groups.modern_records import GroupType
 from headrace.broker.journal import Done
 from headrace.broker.refused import Refused
 from headrace.broker.shares.dead_letters import DeadLetterOffice
@@ -50,6 +53,7 @@ class ShareCoordinator:
         self,
         store: LogStore,
         commit: GroupCommit,
+        groups: GroupCoordinator,
         configs: GroupConfigs,
         clock: Clock,
         loop: Loop,
@@ -62,6 +66,7 @@ class ShareCoordinator:
             store, commit, configs, loop, self.saver.save, settings.value("num.partitions")
         )
         self._store = store
+        self._groups = groups
         self._configs = configs
         self._clock = clock
         self._loop = loop
@@ -147,14 +152,26 @@ class ShareCoordinator:
         return list(dict.fromkeys(key.group for key in self.journal.durable.partitions))
 
     def topics(self, group: str) -> list[Topic]:
-        """The topics that a group shares."""
-        ids = dict.fromkeys(key.topic_id for key in self.journal.durable.partitions if key.group == group)
+        """The topics that a group shares, or that a member of it may."""
+        ids = {key.topic_id for key in self.journal.durable.partitions if key.group == group}
+        ids |= {topic_id.bytes for topic_id in self._assigned(group)}
         return [topic for topic in self._store.topics.values() if topic.id.bytes in ids]
 
     def indexes(self, group: str, topic_id: bytes) -> list[int]:
         """The partitions of a topic that a group shares."""
         keys = self.journal.durable.partitions
-        return sorted(key.partition for key in keys if key.group == group and key.topic_id == topic_id)
+        known = {key.partition for key in keys if key.group == group and key.topic_id == topic_id}
+        return sorted(known | self._assigned(group).get(UUID(bytes=topic_id), set()))
+
+    def _assigned(self, group: str) -> dict[UUID, set[int]]:
+        """What members of the group may fetch."""
+        state = self._groups.describe_modern(group)
+        assigned: dict[UUID, set[int]] = {}
+        if state is not None and state.type is GroupType.SHARE:
+            for member in state.subscriptions:
+                for topic_id, partitions in state.current_of(member).assigned.items():
+                    assigned.setdefault(topic_id, set()).update(partitions)
+        return assigned
 
     def mode(self, group: str) -> Mode:
         """How a group shares, by its settings."""
@@ -271,9 +288,12 @@ class ShareCoordinator:
     # What operators do -----------------------------------------------------------------------------------------
 
     def ensure_may_alter(self, group: str) -> None:
-        """Refuse to move a group that somebody is reading with."""
-        if self.sessions.of_group(group):
-            raise Refused(error_codes.NON_EMPTY_GROUP, f"group {group!r} is in use")
+        """Refuse to move a group that has members, or that is of another kind."""
+        state = self._groups.modern(group)
+        if (state is None and self._groups.describe(group)) or (state and state.type is not GroupType.SHARE):
+            raise Refused(error_codes.GROUP_ID_NOT_FOUND, f"group {group!r} is not a share group")
+        if state.subscriptions if state else self.sessions.of_group(group):
+            raise Refused(error_codes.NON_EMPTY_GROUP, f"group {group!r} has members")
 
     async def reset(self, group: str, topic_id: bytes, index: int, start: int) -> None:
         """Begin a partition anew from an offset (below 0: where its settings say); returns when that is durable."""

@@ -16,7 +16,7 @@ from typing import Final
 
 from headrace import _kernel
 from headrace.broker.group_configs import GroupConfigs
-from headrace.broker.groups.coordinator import Timers
+from headrace.broker.groups.alarms import Timers
 from headrace.broker.journal import Done
 from headrace.broker.shares.partition import SharePartition
 from headrace.broker.shares.records import DeadLetters
