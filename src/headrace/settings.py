@@ -77,6 +77,13 @@ _TABLE: Final = (
     *_of_groups(
         "share", "partition.max.record.locks", 2000, 100, 4000, "Records of a partition in flight.", at_least(100)
     ),
+    _own(
+        "group.consumer.migration.policy",
+        _STRING,
+        "bidirectional",
+        "Which groups may change between the classic and the consumer protocol while they have members.",
+        one_of("disabled", "upgrade", "downgrade", "bidirectional"),
+    ),
     _own("group.consumer.max.size", _INT, _MANY, "The most members of a consumer group.", at_least(1)),
     _own("group.share.max.share.sessions", _INT, "2000", "The most share sessions that are kept.", at_least(1)),
     _own("group.share.max.size", _INT, "200", "The most members of a share group.", at_least(1)),

@@ -60,7 +60,8 @@ def test_the_advertised_versions_are_kafkas(client: RawClient, version: int) -> 
 
 def test_only_features_that_work_are_finalized(client: RawClient) -> None:
     answer = client.call(API_VERSIONS, 4, {"client_software_name": "test", "client_software_version": "1"})
-    assert [feature.name for feature in answer.finalized_features] == ["metadata.version", "transaction.version"]
+    finalized = [feature.name for feature in answer.finalized_features]
+    assert finalized == ["group.version", "metadata.version", "share.version", "transaction.version"]
 
 
 @pytest.mark.parametrize("version", [5, 9, 32767])

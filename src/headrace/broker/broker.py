@@ -19,11 +19,14 @@ from headrace.broker.dynamic_settings import DynamicSettings
 from headrace.broker.fetch_sessions import FetchSessions
 from headrace.broker.group_configs import GroupConfigs
 from headrace.broker.groups.coordinator import GroupCoordinator
+from headrace.broker.groups.modern_group import ModernSettings
+from headrace.broker.groups.modern_records import GroupType
 from headrace.broker.groups.settings import GroupSettings
 from headrace.broker.metrics import Metrics
 from headrace.broker.metrics_server import MetricsServer
 from headrace.broker.overflow import Overflow
 from headrace.broker.server import Server
+from headrace.broker.shares.coordinator import ShareCoordinator
 from headrace.broker.transactions.coordinator import TransactionCoordinator
 from headrace.broker.transactions.settings import TransactionSettings
 from headrace.clock import Clock, SystemClock
@@ -53,6 +56,7 @@ class Broker:
     commit: GroupCommit
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    shares: ShareCoordinator
     overflow: Overflow
     server: Server
     dynamic_settings: DynamicSettings
@@ -103,13 +107,24 @@ class Broker:
         self.commit = GroupCommit(self.loop.call_soon_threadsafe)
         self.store.on_sync_wanted = self.commit.request
         self.store.on_removal_wanted = self._on_removal_wanted
-        self.groups = GroupCoordinator(self.store, self.commit, self.clock, self.loop, _group_settings(settings))
+        self.groups = GroupCoordinator(
+            self.store,
+            self.commit,
+            self.clock,
+            self.loop,
+            _group_settings(settings),
+            settings_of=self._settings_of_group,
+        )
         try:
             self.groups.load()
             self.transactions = TransactionCoordinator(
                 self.store, self.commit, self.groups, self.clock, self.loop, _transaction_settings(settings)
             )
             self.transactions.load()
+            self.shares = ShareCoordinator(
+                self.store, self.commit, self.groups, self.group_configs, self.clock, self.loop, settings
+            )
+            self.shares.load()
             self.overflow = Overflow(self.position_of, self.loop)
             self.server = Server(self)
             self.port = await self.server.start()
@@ -139,6 +154,7 @@ class Broker:
             self._job.cancelled = True
         if self._maintenance is not None:
             await self._maintenance
+        self.shares.close()
         self.transactions.close()
         self.groups.close()
         await self.loop.run_in_executor(None, self.commit.close)
@@ -182,15 +198,27 @@ class Broker:
             return None, error_codes.UNKNOWN_TOPIC_ID
 
     def position_of(self, group: str, partition: PartitionLog) -> int | None:
-        """The offset that a group has committed in a partition; None if it has not."""
+        """The offset that a group has committed in a partition, or has settled all before; None if it has not."""
         committed = self.groups.offset(group, partition.topic, partition.index)
-        return None if committed is None else committed.offset
+        return self.shares.position(group, partition) if committed is None else committed.offset
 
-    def coordinator_of(self, topic: str) -> GroupCoordinator | TransactionCoordinator | None:
+    def coordinator_of(self, topic: str) -> GroupCoordinator | TransactionCoordinator | ShareCoordinator | None:
         """Whose state a topic holds, if it is an internal one."""
+        if topic == self.shares.journal.topic:
+            return self.shares
         if topic == self.transactions.journal.topic:
             return self.transactions
         return self.groups if topic == self.groups.journal.topic else None
+
+    def _settings_of_group(self, group_type: GroupType, group_id: str) -> ModernSettings:
+        """What a consumer group or share group has, or the broker has for its like."""
+        value = self.group_configs.value
+        return ModernSettings(
+            session_timeout_ms=value(group_id, f"{group_type}.session.timeout.ms"),
+            heartbeat_interval_ms=value(group_id, f"{group_type}.heartbeat.interval.ms"),
+            assignment_interval_ms=value(group_id, f"{group_type}.assignment.interval.ms"),
+            max_size=self.settings.value(f"group.{group_type}.max.size"),
+        )
 
     # Maintenance -----------------------------------------------------------------------------------------------
 
@@ -253,7 +281,10 @@ def _reachable(host: str) -> str:
 
 
 def _group_settings(settings: BrokerSettings) -> GroupSettings:
+    policy = settings.value("group.consumer.migration.policy").lower()
     return GroupSettings(
+        may_upgrade=policy in ("bidirectional", "upgrade"),
+        may_downgrade=policy in ("bidirectional", "downgrade"),
         initial_rebalance_delay_ms=settings.value("group.initial.rebalance.delay.ms"),
         min_session_timeout_ms=settings.value("group.min.session.timeout.ms"),
         max_session_timeout_ms=settings.value("group.max.session.timeout.ms"),

@@ -83,13 +83,17 @@ class Topic:
 
 
 class LogStore:
-    """All topics of one data folder; one process at a time owns it."""
+    """All topics of one data folder; one process at a time owns it.
+
+    ``topics_version`` grows when a topic comes, goes or gets partitions: who keeps something of them can tell.
+    """
 
     def __init__(self, path: Path, files: Files, clock: Clock, defaults: Mapping[str, str]) -> None:
         self.path = path
         self.clock = clock
         self.defaults = dict(defaults)
         self.topics: dict[str, Topic] = {}
+        self.topics_version = 0
         self.cluster_id = ""
         self.node_id = 1
         self.leader_epoch = 0
@@ -201,6 +205,7 @@ class LogStore:
         except OSError as error:
             raise storage_error(error, f"topic {name!r}") from error
         del self.topics[name], self._by_id[topic.id.bytes]
+        self.topics_version += 1
         for partition in topic.partitions:
             partition.deleted = True
             partition.close()
@@ -222,6 +227,7 @@ class LogStore:
         except OSError as error:
             raise storage_error(error, f"topic {name!r}") from error
         self._open_partitions(topic, total)
+        self.topics_version += 1
 
     def set_overrides(self, name: str, overrides: Mapping[str, str]) -> None:
         """Replace a topic's own settings by these."""
@@ -392,6 +398,7 @@ class LogStore:
 
     def _register(self, topic: Topic) -> None:
         self.topics[topic.name] = topic
+        self.topics_version += 1
         self._by_id[topic.id.bytes] = topic
 
     def _folder(self, name: str) -> Path:

@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from headrace.broker import error_codes
-from headrace.broker.groups.coordinator import GroupCoordinator, Timer, Timers
+from headrace.broker.groups.alarms import Timer, Timers
+from headrace.broker.groups.coordinator import GroupCoordinator
 from headrace.broker.groups.journal import OFFSETS_TOPIC
 from headrace.broker.markers import MAX_EPOCH, marker
 from headrace.broker.refused import Refused
