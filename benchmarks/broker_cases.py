@@ -223,6 +223,11 @@ def four_thousand_partitions(bench: Bench) -> Figures:
 
 
 MEMBERS = 50
+QUICK_HEARTBEATS = {
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "100",
+}
+"""Members of the newer protocol are told by the broker how often to ask; the classic ones decide that themselves."""
 
 
 def rebalance_raw_members(bench: Bench) -> Figures:
@@ -238,6 +243,10 @@ def _members(bench: Bench, name: str, **settings: object) -> Figures:
 
 def rebalance_classic_members(bench: Bench) -> Figures:
     return _members(bench, "classic", **{"heartbeat.interval.ms": 100})
+
+
+def rebalance_consumer_members(bench: Bench) -> Figures:
+    return _members(bench, "modern", **{"group.protocol": "consumer"})
 
 
 def python_transactions(bench: Bench) -> Figures:
@@ -282,6 +291,7 @@ CASES = (
     Case("confluent transactions of 1 MiB", python_transactions, "MB/s", ratio=1.0),
     Case("rebalance of 50 raw members", rebalance_raw_members, "rebalances/s", ratio=1.0),
     Case("rebalance of 50 classic members", rebalance_classic_members, "rebalances/s", ratio=1.0),
+    Case("rebalance of 50 consumer members", rebalance_consumer_members, "rebalances/s", ratio=1.0),
     Case("latency at 1,000 records/s", latency_at_1000_per_second, "p99 ms", more_is_better=False),
     Case("start-up to first record", start_up, "seconds", more_is_better=False, limit=0.7),
     Case("memory after 5 GB", memory_after_5_gb, "resident MB", more_is_better=False, limit=150),
@@ -291,4 +301,6 @@ CASES = (
 
 def server_for(name: str, folder: Path) -> Headrace | ApacheKafka:
     shutil.rmtree(folder, ignore_errors=True)
-    return ApacheKafka(folder, heap="1g") if name == "kafka" else Headrace(folder)
+    if name == "kafka":
+        return ApacheKafka(folder, heap="1g", settings=QUICK_HEARTBEATS)
+    return Headrace(folder, options=[word for pair in QUICK_HEARTBEATS.items() for word in ("--set", "=".join(pair))])

@@ -43,7 +43,7 @@ OPTIONS = (
     "group.share.delivery.count.limit=10",
 )
 SESSION = {"session.timeout.ms": "3000", "heartbeat.interval.ms": "500"}
-PATIENCE = 90.0
+PATIENCE = 120.0
 QUIET_POLLS = 5
 T = TypeVar("T")
 
@@ -199,11 +199,8 @@ class Drain:
         missing = {where for where in self.values if where[0][0] == topic} - self._delivered(share)
         last = Recorder(self._history, "last-worker")
         last.note("start")
-        worker, quiet, deadline = (
-            Worker(self._settings["bootstrap.servers"], last, share),
-            0,
-            time.monotonic() + PATIENCE,
-        )
+        worker = Worker(str(self._settings["bootstrap.servers"]), last, share)
+        quiet, deadline = 0, time.monotonic() + PATIENCE
         while (missing or quiet < QUIET_POLLS) and time.monotonic() < deadline:
             found = worker.take()
             missing -= {(_place(one), one.offset()) for one in found}
