@@ -139,7 +139,7 @@ def test_a_node_that_is_killed_gives_back_what_was_not_settled_and_nothing_else(
     client = admin.AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
     client.create_topics([admin.NewTopic("jobs", 2, 1)])["jobs"].result(20)
     set_group(server.bootstrap, "queue", share_auto_offset_reset="earliest")
-    sent = [f"v{number}" for number in range(20_000)]
+    sent = [f"v{number}" for number in range(5000)]
     write(server.bootstrap, "jobs", sent)
     workers = [Worker(server.bootstrap, "queue", "jobs") for _ in range(2)]
     kills = 0
@@ -147,11 +147,14 @@ def test_a_node_that_is_killed_gives_back_what_was_not_settled_and_nothing_else(
     def enough() -> bool:
         nonlocal kills
         settled = sum(sum(one.settled.values()) for one in workers)
-        if kills < 3 and settled > 4000 * (kills + 1):
+        if kills < 3 and settled > 3000 * (kills + 1):
             kills += 1
             server.kill9()
             server.start()
-        return len(set().union(*(one.got for one in workers))) == len(sent)
+            more = [f"v{len(sent) + number}" for number in range(5000)]
+            sent.extend(more)
+            write(server.bootstrap, "jobs", more)
+        return kills == 3 and len(set().union(*(one.got for one in workers))) == len(sent)
 
     at_work(workers, enough)
     assert kills == 3
