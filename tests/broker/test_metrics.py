@@ -21,8 +21,9 @@ from headrace.testing.broker import EmbeddedBroker
 from headrace.testing.clock import ManualClock
 from tests.broker.raw_client import RawClient
 from tests.broker.test_overflow import PRODUCE, commit, create, produce
+from tests.shares.member import ACCEPT, Bench
 
-FETCH, JOIN, SYNC, INIT_PRODUCER_ID = 1, 11, 14, 22
+FETCH, JOIN, SYNC, INIT_PRODUCER_ID, CONSUMER_HEARTBEAT = 1, 11, 14, 22, 68
 START_MS = 1_000_000
 
 
@@ -59,7 +60,7 @@ names = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
 @settings(max_examples=30)
-@given(st.lists(st.tuples(names, names), unique=True, max_size=5), st.floats(allow_nan=False) | st.integers())
+@given(st.lists(st.tuples(names, names), unique=True, max_size=5), st.floats(allow_nan=False) | st.integers(0, 2**53))
 def test_any_text_comes_through_as_a_label(values: list[tuple[str, str]], value: float) -> None:
     family = Family("f", "gauge", "Help.", ("a", "b"), [(pair, value) for pair in values])
     (read,) = text_string_to_metric_families("".join(lines(family)))
@@ -113,6 +114,19 @@ def test_lag_is_told_in_records_and_in_seconds(broker: EmbeddedBroker, client: R
     assert found["headrace_groups", "classic", "Empty"] == 2
 
 
+def test_share_groups_lag_by_what_they_have_not_settled(broker: EmbeddedBroker) -> None:
+    bench = Bench(broker)
+    bench.fill(*(b"%d" % number for number in range(10)))
+    member = bench.member()
+    member.opened()
+    assert member.settle((0, 3, ACCEPT)) == 0
+    found = scrape(broker)
+    bench.close()
+    assert found["kafka_consumergroup_current_offset", bench.group, bench.topic, "0"] == 4
+    assert found["kafka_consumergroup_lag", bench.group, bench.topic, "0"] == 6
+    assert found["headrace_consumergroup_lag_seconds", bench.group, bench.topic, "0"] > 0
+
+
 def join(client: RawClient, member_id: str = "") -> Any:
     request = {
         "group_id": "g",
@@ -133,6 +147,23 @@ def test_groups_and_rebalances_are_told(broker: EmbeddedBroker, client: RawClien
     found = scrape(broker)
     assert found["headrace_groups", "classic", "Stable"] == 1
     assert found["kafka_consumergroup_members", "g"] == 1
+    assert found["headrace_rebalances_total",] == 1
+
+
+def test_groups_of_the_newer_protocol_are_told(broker: EmbeddedBroker, client: RawClient) -> None:
+    create(client, "t")
+    request = {
+        "group_id": "newer",
+        "member_id": "m",
+        "member_epoch": 0,
+        "rebalance_timeout_ms": 10_000,
+        "subscribed_topic_names": ["t"],
+        "topic_partitions": [],
+    }
+    assert client.call(CONSUMER_HEARTBEAT, 1, request).error_code == 0
+    found = scrape(broker)
+    assert found["kafka_consumergroup_members", "newer"] == 1
+    assert [key for key in found if key[:2] == ("headrace_groups", "consumer")]
     assert found["headrace_rebalances_total",] == 1
 
 

@@ -112,11 +112,11 @@ class Metrics:
         yield Family("kafka_topic_partitions", "gauge", "Partitions of a topic.", ("topic",), counts)
         places = [((topic.name, str(partition.index)), partition) for topic in topics for partition in topic.partitions]
         labels = ("topic", "partition")
-        ends = [(values, partition.high_watermark) for values, partition in places]
+        ends = ((values, partition.high_watermark) for values, partition in places)
         yield Family("kafka_topic_partition_current_offset", "gauge", "Where a partition ends.", labels, ends)
-        starts = [(values, partition.log_start) for values, partition in places]
+        starts = ((values, partition.log_start) for values, partition in places)
         yield Family("kafka_topic_partition_oldest_offset", "gauge", "Where a partition begins.", labels, starts)
-        sizes = [(values, partition.size) for values, partition in places]
+        sizes = ((values, partition.size) for values, partition in places)
         yield Family("headrace_partition_bytes", "gauge", "Bytes of a partition on disk.", labels, sizes)
         yield _of_topics(
             "headrace_topic_bytes_in_total",
@@ -179,7 +179,7 @@ class Metrics:
         ]
 
     async def _positions(self) -> AsyncIterator[_Position]:
-        """Where groups stand; not in topics that are gone."""
+        """Where groups stand, not in topics that are gone: share groups where everything before is settled."""
         topics = self._broker.store.topics
         offsets = self._broker.groups.journal.durable.offsets
         for number, group_id in enumerate(list(offsets)):
@@ -189,12 +189,20 @@ class Metrics:
                 topic = topics.get(name)
                 if topic is not None and index < len(topic.partitions):
                     yield _Position(group_id, topic.partitions[index], committed.offset)
+        partitions = {(partition.topic_id.bytes, partition.index): partition for partition in self._partitions()}
+        for key, state in list(self._broker.shares.journal.durable.partitions.items()):
+            shared = partitions.get((key.topic_id, key.partition))
+            if shared is not None:
+                yield _Position(key.group, shared, state.start)
+
+    def _partitions(self) -> Iterator[PartitionLog]:
+        return (partition for topic in self._broker.store.topics.values() for partition in topic.partitions)
 
     def _offsets(self, positions: list[_Position]) -> Iterator[Family]:
         labels = ("consumergroup", "topic", "partition")
-        offsets = [(position.labels, position.offset) for position in positions]
+        offsets = ((position.labels, position.offset) for position in positions)
         yield Family("kafka_consumergroup_current_offset", "gauge", "What a group has committed.", labels, offsets)
-        lags = [(position.labels, position.lag) for position in positions]
+        lags = ((position.labels, position.lag) for position in positions)
         yield Family("kafka_consumergroup_lag", "gauge", "How many records a group is behind.", labels, lags)
         sums: Counter[tuple[str, str]] = Counter()
         for position in positions:
