@@ -127,6 +127,13 @@ class Cluster:
         except KafkaException as error:
             raise failure(error.args[0], "the topics could not be listed", self.server) from None
 
+    def addresses(self) -> list[tuple[str, int]]:
+        """Where its servers can be asked without encryption and passwords; none where that cannot be."""
+        if self._settings.get("security.protocol", "plaintext").lower() != "plaintext":
+            return []
+        brokers = self.admin.list_topics(timeout=REQUEST_TIMEOUT_S).brokers.values()
+        return [(str(broker.host), broker.port) for broker in brokers]
+
     def describe(self, topics: Sequence[str]) -> list[TopicDescription]:
         """Partitions, ids and so on of topics that must exist. Never creates one."""
         from confluent_kafka import TopicCollection

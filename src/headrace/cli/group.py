@@ -17,6 +17,7 @@ from headrace.cli.options import ClientSettings, Output, Server
 from headrace.cli.output import OutputFormat, age, print_json, print_line, print_table
 from headrace.cli.pairs import name_values
 from headrace.cli.positions import parse_position
+from headrace.cli.share_offsets import share_groups, share_offsets
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import ConsumerGroupDescription
@@ -107,12 +108,20 @@ def lag(
 ) -> None:
     """Show how far groups are behind, in records and in seconds. All groups unless some are named.
 
-    BEHIND is the age of the oldest record that the group has not committed: how stale its results are.
+    BEHIND is the age of the oldest record that the group has not committed (a share group: not settled): how stale
+    its results are.
     """
     cluster = Cluster(server, name_values(client, "-X"))
+    sharing = share_groups(cluster)
     for name in names or []:
-        _existing(cluster, name)
-    lags = [lag for name in names or _group_names(cluster) for lag in _lags(cluster, name, topics)]
+        if name not in sharing:
+            _existing(cluster, name)
+    wanted = names or sorted({*_group_names(cluster), *sharing})
+    lags = [
+        lag
+        for name in wanted
+        for lag in _lags(cluster, name, topics, share_offsets(cluster, name) if name in sharing else None)
+    ]
     if output is OutputFormat.json:
         print_json([asdict(lag) for lag in lags])
         return
@@ -249,11 +258,14 @@ def _commit(cluster: Cluster, name: str, offsets: dict[Partition, int]) -> None:
             raise CommandFailed(f"{place.topic}[{place.partition}] was not moved: {place.error.str()}.")
 
 
-def _lags(cluster: Cluster, name: str, topics: Sequence[str] | None) -> list[Lag]:
+def _lags(
+    cluster: Cluster, name: str, topics: Sequence[str] | None, offsets: dict[Partition, int] | None = None
+) -> list[Lag]:
+    """How far a group is behind; ``offsets`` are where it stands, if that is not what it committed."""
     existing = set(cluster.topic_names())
     committed = {
         place: offset
-        for place, offset in _committed(cluster, name).items()
+        for place, offset in (_committed(cluster, name) if offsets is None else offsets).items()
         if place[0] in existing and (not topics or place[0] in topics)
     }
     bounds = cluster.offsets(committed)
