@@ -75,7 +75,7 @@ def java_consume(bootstrap: str, topic: str, records: int) -> dict[str, float]:
 
 def java_share(bootstrap: str, topic: str, records: int, group: str, *, threads: int = 1) -> dict[str, float]:
     """ShareConsumerPerformance; the group is to begin at the earliest offset. Every record is accepted."""
-    printed = _run(
+    printed = run(
         java(
             f"{TOOLS}.ShareConsumerPerformance",
             *("--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(records), "--group", group),
