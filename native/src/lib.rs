@@ -6,6 +6,7 @@ mod buffer;
 mod compaction;
 mod errors;
 mod making;
+mod sharing;
 
 #[pyo3::pymodule]
 mod _kernel {
@@ -24,6 +25,8 @@ mod _kernel {
     use crate::errors::BadBatch;
     #[pymodule_export]
     use crate::making::{alloc, build_batch, recompress, set_append_time};
+    #[pymodule_export]
+    use crate::sharing::{copy_records, first_of_keys, key_hashes};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -22,7 +22,7 @@ from headrace.testing.clock import ManualClock
 from tests.broker.raw_client import RawClient
 from tests.broker.test_overflow import PRODUCE, commit, create, produce
 
-FETCH, JOIN, SYNC, INIT_PRODUCER_ID = 1, 11, 14, 22
+FETCH, JOIN, SYNC, INIT_PRODUCER_ID, CONSUMER_HEARTBEAT = 1, 11, 14, 22, 68
 START_MS = 1_000_000
 
 
@@ -59,7 +59,7 @@ names = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
 @settings(max_examples=30)
-@given(st.lists(st.tuples(names, names), unique=True, max_size=5), st.floats(allow_nan=False) | st.integers())
+@given(st.lists(st.tuples(names, names), unique=True, max_size=5), st.floats(allow_nan=False) | st.integers(0, 2**53))
 def test_any_text_comes_through_as_a_label(values: list[tuple[str, str]], value: float) -> None:
     family = Family("f", "gauge", "Help.", ("a", "b"), [(pair, value) for pair in values])
     (read,) = text_string_to_metric_families("".join(lines(family)))
@@ -133,6 +133,23 @@ def test_groups_and_rebalances_are_told(broker: EmbeddedBroker, client: RawClien
     found = scrape(broker)
     assert found["headrace_groups", "classic", "Stable"] == 1
     assert found["kafka_consumergroup_members", "g"] == 1
+    assert found["headrace_rebalances_total",] == 1
+
+
+def test_groups_of_the_newer_protocol_are_told(broker: EmbeddedBroker, client: RawClient) -> None:
+    create(client, "t")
+    request = {
+        "group_id": "newer",
+        "member_id": "m",
+        "member_epoch": 0,
+        "rebalance_timeout_ms": 10_000,
+        "subscribed_topic_names": ["t"],
+        "topic_partitions": [],
+    }
+    assert client.call(CONSUMER_HEARTBEAT, 1, request).error_code == 0
+    found = scrape(broker)
+    assert found["kafka_consumergroup_members", "newer"] == 1
+    assert [key for key in found if key[:2] == ("headrace_groups", "consumer")]
     assert found["headrace_rebalances_total",] == 1
 
 

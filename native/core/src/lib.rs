@@ -14,6 +14,7 @@ pub mod error;
 pub mod header;
 pub mod latest;
 mod lz4;
+pub mod share;
 mod snappy;
 pub mod varint;
 pub mod walk;

@@ -26,6 +26,7 @@ from headrace.broker.metrics import Metrics
 from headrace.broker.metrics_server import MetricsServer
 from headrace.broker.overflow import Overflow
 from headrace.broker.server import Server
+from headrace.broker.shares.coordinator import ShareCoordinator
 from headrace.broker.transactions.coordinator import TransactionCoordinator
 from headrace.broker.transactions.settings import TransactionSettings
 from headrace.clock import Clock, SystemClock
@@ -55,6 +56,7 @@ class Broker:
     commit: GroupCommit
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    shares: ShareCoordinator
     overflow: Overflow
     server: Server
     dynamic_settings: DynamicSettings
@@ -119,6 +121,10 @@ class Broker:
                 self.store, self.commit, self.groups, self.clock, self.loop, _transaction_settings(settings)
             )
             self.transactions.load()
+            self.shares = ShareCoordinator(
+                self.store, self.commit, self.groups, self.group_configs, self.clock, self.loop, settings
+            )
+            self.shares.load()
             self.overflow = Overflow(self.position_of, self.loop)
             self.server = Server(self)
             self.port = await self.server.start()
@@ -148,6 +154,7 @@ class Broker:
             self._job.cancelled = True
         if self._maintenance is not None:
             await self._maintenance
+        self.shares.close()
         self.transactions.close()
         self.groups.close()
         await self.loop.run_in_executor(None, self.commit.close)
@@ -191,12 +198,14 @@ class Broker:
             return None, error_codes.UNKNOWN_TOPIC_ID
 
     def position_of(self, group: str, partition: PartitionLog) -> int | None:
-        """The offset that a group has committed in a partition; None if it has not."""
+        """The offset that a group has committed in a partition, or has settled all before; None if it has not."""
         committed = self.groups.offset(group, partition.topic, partition.index)
-        return None if committed is None else committed.offset
+        return self.shares.position(group, partition) if committed is None else committed.offset
 
-    def coordinator_of(self, topic: str) -> GroupCoordinator | TransactionCoordinator | None:
+    def coordinator_of(self, topic: str) -> GroupCoordinator | TransactionCoordinator | ShareCoordinator | None:
         """Whose state a topic holds, if it is an internal one."""
+        if topic == self.shares.journal.topic:
+            return self.shares
         if topic == self.transactions.journal.topic:
             return self.transactions
         return self.groups if topic == self.groups.journal.topic else None

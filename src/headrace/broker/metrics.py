@@ -112,11 +112,11 @@ class Metrics:
         yield Family("kafka_topic_partitions", "gauge", "Partitions of a topic.", ("topic",), counts)
         places = [((topic.name, str(partition.index)), partition) for topic in topics for partition in topic.partitions]
         labels = ("topic", "partition")
-        ends = [(values, partition.high_watermark) for values, partition in places]
+        ends = ((values, partition.high_watermark) for values, partition in places)
         yield Family("kafka_topic_partition_current_offset", "gauge", "Where a partition ends.", labels, ends)
-        starts = [(values, partition.log_start) for values, partition in places]
+        starts = ((values, partition.log_start) for values, partition in places)
         yield Family("kafka_topic_partition_oldest_offset", "gauge", "Where a partition begins.", labels, starts)
-        sizes = [(values, partition.size) for values, partition in places]
+        sizes = ((values, partition.size) for values, partition in places)
         yield Family("headrace_partition_bytes", "gauge", "Bytes of a partition on disk.", labels, sizes)
         yield _of_topics(
             "headrace_topic_bytes_in_total",
@@ -192,9 +192,9 @@ class Metrics:
 
     def _offsets(self, positions: list[_Position]) -> Iterator[Family]:
         labels = ("consumergroup", "topic", "partition")
-        offsets = [(position.labels, position.offset) for position in positions]
+        offsets = ((position.labels, position.offset) for position in positions)
         yield Family("kafka_consumergroup_current_offset", "gauge", "What a group has committed.", labels, offsets)
-        lags = [(position.labels, position.lag) for position in positions]
+        lags = ((position.labels, position.lag) for position in positions)
         yield Family("kafka_consumergroup_lag", "gauge", "How many records a group is behind.", labels, lags)
         sums: Counter[tuple[str, str]] = Counter()
         for position in positions:
