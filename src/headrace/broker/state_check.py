@@ -1,7 +1,7 @@
 """Checking the topics that hold coordinators' state, from outside: records that cannot be decoded.
 
-A batch may be whole and its checksum right, and still a record in it makes no sense: then the group or the transactional
-id that it is about is not served. Of each key only the last record counts.
+A batch may be whole and its checksum right, and still a record in it makes no sense: then the group or the
+transactional id that it is about is not served. Of each key only the last record counts.
 """
 
 from __future__ import annotations

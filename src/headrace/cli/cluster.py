@@ -118,6 +118,16 @@ class Cluster:
         except TimeoutError:
             raise CommandFailed(f"{doing}: {self.server} did not answer in {REQUEST_TIMEOUT_S:.0f} s.") from None
 
+    def brokers(self) -> list[tuple[str, int]]:
+        """The addresses of all brokers."""
+        from confluent_kafka import KafkaException
+
+        try:
+            found = self.admin.list_topics(timeout=REQUEST_TIMEOUT_S).brokers.values()
+        except KafkaException as error:
+            raise failure(error.args[0], "the brokers could not be listed", self.server) from None
+        return [(str(broker.host), broker.port) for broker in found]
+
     def topic_names(self) -> list[str]:
         """Every topic, sorted."""
         from confluent_kafka import KafkaException
