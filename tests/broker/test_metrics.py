@@ -21,6 +21,7 @@ from headrace.testing.broker import EmbeddedBroker
 from headrace.testing.clock import ManualClock
 from tests.broker.raw_client import RawClient
 from tests.broker.test_overflow import PRODUCE, commit, create, produce
+from tests.shares.member import ACCEPT, Bench
 
 FETCH, JOIN, SYNC, INIT_PRODUCER_ID, CONSUMER_HEARTBEAT = 1, 11, 14, 22, 68
 START_MS = 1_000_000
@@ -111,6 +112,19 @@ def test_lag_is_told_in_records_and_in_seconds(broker: EmbeddedBroker, client: R
         assert found["kafka_consumergroup_lag", "done", "t", "0"] == 0
         assert found["headrace_consumergroup_lag_seconds", "done", "t", "0"] == 0
     assert found["headrace_groups", "classic", "Empty"] == 2
+
+
+def test_share_groups_lag_by_what_they_have_not_settled(broker: EmbeddedBroker) -> None:
+    bench = Bench(broker)
+    bench.fill(*(b"%d" % number for number in range(10)))
+    member = bench.member()
+    member.opened()
+    assert member.settle((0, 3, ACCEPT)) == 0
+    found = scrape(broker)
+    bench.close()
+    assert found["kafka_consumergroup_current_offset", bench.group, bench.topic, "0"] == 4
+    assert found["kafka_consumergroup_lag", bench.group, bench.topic, "0"] == 6
+    assert found["headrace_consumergroup_lag_seconds", bench.group, bench.topic, "0"] > 0
 
 
 def join(client: RawClient, member_id: str = "") -> Any:

@@ -15,8 +15,10 @@ from headrace import _kernel
 from headrace.broker.overflow import HOLD_S, OPEN_S, Overflow, Pace, judge, lag
 from headrace.testing.broker import EmbeddedBroker
 from tests.broker.raw_client import RawClient
+from tests.shares.member import ACCEPT
+from tests.shares.member import Bench as Sharing
 
-PRODUCE, CREATE_TOPICS, OFFSET_COMMIT, CONFIGS = 0, 19, 8, 32
+PRODUCE, CREATE_TOPICS, OFFSET_COMMIT, CONFIGS, ALTER_CONFIGS = 0, 19, 8, 32, 44
 REQUEST_TIMEOUT_S = 30.0
 
 partitions = st.lists(
@@ -284,6 +286,25 @@ def test_producers_are_throttled_then_held_then_let_go(broker: EmbeddedBroker, c
         assert answer.responses[0].partition_responses[0].base_offset == 12
         assert client.call(PRODUCE, 9, produce("blocked", 1, acks)).throttle_time_ms == 0
         assert broker.look(lambda inside: inside.overflow.slowed["blocked"]) >= 2
+
+
+def test_producers_can_wait_for_a_share_group(broker: EmbeddedBroker, client: RawClient) -> None:
+    sharing = Sharing(broker)
+    settings = {**BLOCK, "headrace.overflow.groups": sharing.group}
+    configs = [{"name": name, "config_operation": 0, "value": value} for name, value in settings.items()]
+    resource = {"resource_type": 2, "resource_name": sharing.topic, "configs": configs}
+    client.call(ALTER_CONFIGS, 1, {"resources": [resource], "validate_only": False})
+
+    def is_over() -> bool:
+        return broker.look(lambda inside: inside.overflow.is_over(inside.store.topic(sharing.topic)))
+
+    sharing.fill(*(b"%d" % number for number in range(20)))
+    member = sharing.member()
+    member.opened()
+    assert is_over()
+    assert member.settle((0, 9, ACCEPT)) == 0
+    assert not is_over()
+    sharing.close()
 
 
 def test_records_that_want_no_answer_are_all_taken(broker: EmbeddedBroker, client: RawClient) -> None:

@@ -8,7 +8,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import confluent_kafka as ck
 import pytest
+from confluent_kafka import admin
 
 from headrace import _kernel
 from headrace.log.partition import Origin
@@ -127,10 +129,9 @@ def test_groups_of_the_newer_types_are_listed_and_described(cli: Cli, server: Se
         [one] = described["members"]
         assert one["partitions"] == [f"{topic}[{index}]" for index in range(3)]
     assert cli("group", "describe", shares).lines[0].startswith(f"share group {shares}, stable, assignor simple")
-    for command in (["lag", shares], ["seek", shares, "--to", "end", "--topic", topic]):
-        failed = cli.run("group", *command)
-        assert failed.code == 1
-        assert "is a share group and has no offsets" in failed.err
+    failed = cli.run("group", "seek", shares, "--to", "end", "--topic", topic)
+    assert failed.code == 1
+    assert "is a share group, so it cannot be moved" in failed.err
 
 
 def test_a_group_with_a_record_that_cannot_be_read_is_listed_as_damaged(tmp_path: Path) -> None:
@@ -153,3 +154,30 @@ def test_a_group_with_a_record_that_cannot_be_read_is_listed_as_damaged(tmp_path
         assert "its group is not served" in verified.out
     finally:
         server.stop()
+
+
+@on_both
+def test_a_share_group_lags_by_what_it_has_not_settled(
+    cli: Cli, server: Server, name: str, new_name: Callable[[str], str]
+) -> None:
+    sharing = new_name("sharing")
+    client = admin.AdminClient({"bootstrap.servers": server.bootstrap})
+    earliest = [
+        admin.ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=admin.AlterConfigOpType.SET)
+    ]
+    group = admin.ConfigResource(admin.ResourceType.GROUP, sharing, incremental_configs=earliest)
+    client.incremental_alter_configs([group])[group].result(30)
+    settings = {"bootstrap.servers": server.bootstrap, "group.id": sharing, "share.acknowledgement.mode": "explicit"}
+    with ck.ShareConsumer(settings) as member:
+        member.subscribe([name])
+        deadline = time.monotonic() + 60
+        while not (taken := list(member.poll(1.0))):
+            assert time.monotonic() < deadline
+        for message in taken[:3]:
+            member.acknowledge(message)
+        member.commit_sync(30)
+        [lag] = cli("group", "lag", sharing, "-o", "json").json
+        settled = 3 if server.name == "headrace" else lag["committed"]  # Kafka tells it when it writes it down, later
+        assert (lag["group"], lag["topic"], lag["committed"], lag["lag"]) == (sharing, name, settled, 10 - settled)
+        assert lag["lag_seconds"] > 3500
+        assert {sharing, name} <= {lag["group"] for lag in cli("group", "lag", "-o", "json").json}

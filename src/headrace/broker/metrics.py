@@ -179,7 +179,7 @@ class Metrics:
         ]
 
     async def _positions(self) -> AsyncIterator[_Position]:
-        """Where groups stand; not in topics that are gone."""
+        """Where groups stand, not in topics that are gone: share groups where everything before is settled."""
         topics = self._broker.store.topics
         offsets = self._broker.groups.journal.durable.offsets
         for number, group_id in enumerate(list(offsets)):
@@ -189,6 +189,14 @@ class Metrics:
                 topic = topics.get(name)
                 if topic is not None and index < len(topic.partitions):
                     yield _Position(group_id, topic.partitions[index], committed.offset)
+        partitions = {(partition.topic_id.bytes, partition.index): partition for partition in self._partitions()}
+        for key, state in list(self._broker.shares.journal.durable.partitions.items()):
+            shared = partitions.get((key.topic_id, key.partition))
+            if shared is not None:
+                yield _Position(key.group, shared, state.start)
+
+    def _partitions(self) -> Iterator[PartitionLog]:
+        return (partition for topic in self._broker.store.topics.values() for partition in topic.partitions)
 
     def _offsets(self, positions: list[_Position]) -> Iterator[Family]:
         labels = ("consumergroup", "topic", "partition")

@@ -118,16 +118,6 @@ class Cluster:
         except TimeoutError:
             raise CommandFailed(f"{doing}: {self.server} did not answer in {REQUEST_TIMEOUT_S:.0f} s.") from None
 
-    def brokers(self) -> list[tuple[str, int]]:
-        """The addresses of all brokers."""
-        from confluent_kafka import KafkaException
-
-        try:
-            found = self.admin.list_topics(timeout=REQUEST_TIMEOUT_S).brokers.values()
-        except KafkaException as error:
-            raise failure(error.args[0], "the brokers could not be listed", self.server) from None
-        return [(str(broker.host), broker.port) for broker in found]
-
     def topic_names(self) -> list[str]:
         """Every topic, sorted."""
         from confluent_kafka import KafkaException
@@ -136,6 +126,13 @@ class Cluster:
             return sorted(self.admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics)
         except KafkaException as error:
             raise failure(error.args[0], "the topics could not be listed", self.server) from None
+
+    def addresses(self) -> list[tuple[str, int]]:
+        """Where its servers can be asked without encryption and passwords; none where that cannot be."""
+        if self._settings.get("security.protocol", "plaintext").lower() != "plaintext":
+            return []
+        brokers = self.admin.list_topics(timeout=REQUEST_TIMEOUT_S).brokers.values()
+        return [(str(broker.host), broker.port) for broker in brokers]
 
     def describe(self, topics: Sequence[str]) -> list[TopicDescription]:
         """Partitions, ids and so on of topics that must exist. Never creates one."""

@@ -17,7 +17,7 @@ from headrace.cli.options import ClientSettings, Output, Server
 from headrace.cli.output import OutputFormat, age, print_json, print_line, print_table
 from headrace.cli.pairs import name_values
 from headrace.cli.positions import parse_position
-from headrace.cli.share_groups import ShareGroup, share_groups
+from headrace.cli.share_groups import ShareGroup, share_groups, share_offsets
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import ConsumerGroupDescription
@@ -79,12 +79,13 @@ def describe(
 ) -> None:
     """Show a group's state, its members with their partitions, and its offsets.
 
-    Of a share group there are no offsets: its records are settled one by one.
+    A share group's offsets are those before which it has settled everything.
     """
     cluster = Cluster(server, name_values(client, "-X"))
     found = _existing(cluster, name)
     if isinstance(found, ShareGroup):
-        _print_described(_about(found), found.members, None, output)
+        lags = _lags(cluster, name, None, share_offsets(cluster, name))
+        _print_described(_about(found), found.members, lags, output)
         return
     members = [
         {
@@ -109,11 +110,10 @@ def _about(found: ConsumerGroupDescription | ShareGroup) -> dict[str, Any]:
 
 
 def _print_described(
-    about: dict[str, Any], members: list[dict[str, Any]], lags: list[Lag] | None, output: OutputFormat
+    about: dict[str, Any], members: list[dict[str, Any]], lags: list[Lag], output: OutputFormat
 ) -> None:
     if output is OutputFormat.json:
-        offsets = {} if lags is None else {"offsets": [_without_group(lag) for lag in lags]}
-        print_json({**about, "members": members, **offsets})
+        print_json({**about, "members": members, "offsets": [_without_group(lag) for lag in lags]})
         return
     assignor = f", assignor {about['assignor']}" if about["assignor"] else ""
     group = f"{about['type']} group {about['group']}"
@@ -122,9 +122,8 @@ def _print_described(
         print_line()
         rows = [[m["member"], m["client"], m["host"], " ".join(m["partitions"]) or None] for m in members]
         print_table(["member", "client", "host", "partitions"], rows)
-    if lags is not None:
-        print_line()
-        _print_lags(lags)
+    print_line()
+    _print_lags(lags)
 
 
 @app.command(cls=Command)
@@ -137,12 +136,20 @@ def lag(
 ) -> None:
     """Show how far groups are behind, in records and in seconds. All groups unless some are named.
 
-    BEHIND is the age of the oldest record that the group has not committed: how stale its results are.
+    BEHIND is the age of the oldest record that the group has not committed (a share group: not settled): how stale
+    its results are.
     """
     cluster = Cluster(server, name_values(client, "-X"))
+    sharing = {group.name for group in share_groups(cluster)}
     for name in names or []:
-        _ensure_has_offsets(cluster, name)
-    lags = [lag for name in names or _group_names(cluster) for lag in _lags(cluster, name, topics)]
+        if name not in sharing:
+            _existing(cluster, name)
+    wanted = names or sorted({*_group_names(cluster), *sharing})
+    lags = [
+        lag
+        for name in wanted
+        for lag in _lags(cluster, name, topics, share_offsets(cluster, name) if name in sharing else None)
+    ]
     if output is OutputFormat.json:
         print_json([asdict(lag) for lag in lags])
         return
@@ -245,13 +252,6 @@ def _existing(cluster: Cluster, name: str) -> ConsumerGroupDescription | ShareGr
     return found
 
 
-def _ensure_has_offsets(cluster: Cluster, name: str) -> None:
-    if isinstance(_existing(cluster, name), ShareGroup):
-        raise CommandFailed(
-            f"group {name!r} is a share group and has no offsets.", hint="its records are settled one by one"
-        )
-
-
 def _rows(cluster: Cluster, names: Sequence[str]) -> list[dict[str, object]]:
     if not names:
         return []
@@ -278,7 +278,7 @@ def _state(found: ConsumerGroupDescription) -> str:
 def _ensure_idle(cluster: Cluster, name: str) -> None:
     if name not in _group_names(cluster):
         if any(group.name == name for group in share_groups(cluster)):
-            _ensure_has_offsets(cluster, name)
+            raise CommandFailed(f"group {name!r} is a share group, so it cannot be moved.")
         return
     members = _described(cluster, [name])[0].members
     if members:
@@ -310,11 +310,14 @@ def _commit(cluster: Cluster, name: str, offsets: dict[Partition, int]) -> None:
             raise CommandFailed(f"{place.topic}[{place.partition}] was not moved: {place.error.str()}.")
 
 
-def _lags(cluster: Cluster, name: str, topics: Sequence[str] | None) -> list[Lag]:
+def _lags(
+    cluster: Cluster, name: str, topics: Sequence[str] | None, offsets: dict[Partition, int] | None = None
+) -> list[Lag]:
+    """How far a group is behind; ``offsets`` are where it stands, if that is not what it committed."""
     existing = set(cluster.topic_names())
     committed = {
         place: offset
-        for place, offset in _committed(cluster, name).items()
+        for place, offset in (_committed(cluster, name) if offsets is None else offsets).items()
         if place[0] in existing and (not topics or place[0] in topics)
     }
     bounds = cluster.offsets(committed)

@@ -5,20 +5,23 @@ Only over plaintext connections, and of every broker, because each one knows the
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from headrace.cli.cluster import REQUEST_TIMEOUT_S, Partition
+
 if TYPE_CHECKING:
     from headrace.cli.cluster import Cluster
 
-__all__ = ["ShareGroup", "share_groups"]
+__all__ = ["ShareGroup", "share_groups", "share_offsets"]
 
 _LIST_GROUPS, _LIST_VERSION = 16, 5
 _DESCRIBE, _DESCRIBE_VERSION = 77, 1
-_TIMEOUT_S = 5.0
+_OFFSETS, _OFFSETS_VERSION = 90, 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +38,30 @@ class ShareGroup:
 def share_groups(cluster: Cluster) -> list[ShareGroup]:
     """All share groups, by name. None of a broker that does not know them, or that does not talk plaintext."""
     found: list[ShareGroup] = []
-    for host, port in cluster.brokers():
-        try:
-            with socket.create_connection((host, port), timeout=_TIMEOUT_S) as connection:
-                found += _of_broker(connection, f"{host}:{port}")
-        except (OSError, EOFError):
-            continue
+    for host, port in cluster.addresses():
+        with (
+            contextlib.suppress(OSError, EOFError),
+            socket.create_connection((host, port), REQUEST_TIMEOUT_S) as connection,
+        ):
+            found += _of_broker(connection, f"{host}:{port}")
     return sorted(found, key=lambda group: group.name)
+
+
+def share_offsets(cluster: Cluster, group: str) -> dict[Partition, int]:
+    """Before which offset a share group has settled everything, where that is known."""
+    offsets: dict[Partition, int] = {}
+    asked = {"groups": [{"group_id": group, "topics": None}]}
+    for address in cluster.addresses():
+        with contextlib.suppress(OSError, EOFError), socket.create_connection(address, REQUEST_TIMEOUT_S) as connection:
+            answer = _ask(connection, _OFFSETS, _OFFSETS_VERSION, asked)
+            offsets |= {
+                (topic.topic_name, partition.partition_index): partition.start_offset
+                for found in answer.groups
+                for topic in found.topics
+                for partition in topic.partitions
+                if partition.start_offset >= 0
+            }
+    return offsets
 
 
 def _of_broker(connection: socket.socket, address: str) -> Iterable[ShareGroup]:
