@@ -13,13 +13,14 @@ from tests.contract.scenarios import (
     idempotence,
     offsets,
     produce,
+    shares,
     topics,
     transactions,
 )
 from tests.contract.session import Scenario, Session, scenarios_of
 from tests.servers import ApacheKafka, Headrace, Server
 
-MODULES = (cluster, configs, fetch, groups, idempotence, offsets, produce, topics, transactions)
+MODULES = (cluster, configs, fetch, groups, idempotence, offsets, produce, shares, topics, transactions)
 SCENARIOS = [scenario for module in MODULES for scenario in scenarios_of(module)]
 INTENDED = transcript.intended()
 held: set[str] = set()
