@@ -95,6 +95,37 @@ def consume_1k(bench: Bench) -> Figures:
     return _consume(bench, 1024, 2_000_000, "c1k")
 
 
+def _share(bench: Bench, size: int, full: int, name: str, threads: int) -> Figures:
+    topic, records, group = bench.topic(name), bench.records(full), f"group-{name}"
+    load.java_produce(bench.server.bootstrap, topic, records, size, acks="1")
+    setting = {"name": "share.auto.offset.reset", "config_operation": 0, "value": "earliest"}
+    session = Session(bench.server.bootstrap, "bench")
+    try:
+        session.ask(
+            "incremental_alter_configs",
+            resources=[{"resource_type": 32, "resource_name": group, "configs": [setting]}],
+            validate_only=False,
+        )
+    finally:
+        session.close()
+    return bench.metered(
+        lambda: load.java_share(bench.server.bootstrap, topic, records, group, threads=threads), records * size
+    )
+
+
+def share_100b(bench: Bench) -> Figures:
+    return _share(bench, 100, 1_000_000, "s100", 1)
+
+
+def share_1k(bench: Bench) -> Figures:
+    return _share(bench, 1024, 500_000, "s1k", 1)
+
+
+def share_100b_by_four(bench: Bench) -> Figures:
+    """Four members of one group."""
+    return _share(bench, 100, 2_000_000, "s100x4", 4)
+
+
 def _python(bench: Bench, size: int, full: int, acks: str, name: str) -> Figures:
     topic, records = bench.topic(name), bench.records(full)
     return bench.metered(
@@ -243,6 +274,9 @@ CASES = (
     Case("produce 1 KiB both on disk", produce_1k_synced, "MB/s", ratio=3.0),
     Case("consume 100 B", consume_100b, "records/s", ratio=1.2),
     Case("consume 1 KiB", consume_1k, "MB/s", ratio=1.2),
+    Case("share 100 B", share_100b, "records/s", ratio=1.0),
+    Case("share 1 KiB", share_1k, "MB/s", ratio=1.0),
+    Case("share 100 B, four members", share_100b_by_four, "records/s", ratio=1.0),
     Case("confluent produce 100 B acks=all", python_produce_100b_all, "records/s", ratio=1.3),
     Case("confluent produce 1 KiB acks=all", python_produce_1k_all, "MB/s", ratio=1.3),
     Case("confluent produce 100 B acks=1", python_produce_100b_one, "records/s", ratio=2.0),

@@ -1,4 +1,4 @@
-"""The clients that put load on a broker: Kafka's ProducerPerformance and ConsumerPerformance, and confluent-kafka."""
+"""The clients that put load on a broker: Kafka's own performance tools, and confluent-kafka."""
 
 from __future__ import annotations
 
@@ -68,9 +68,26 @@ def java_consume(bootstrap: str, topic: str, records: int) -> dict[str, float]:
         )
     )
     row = [line.split(", ") for line in printed.splitlines() if line.count(", ") >= 9]
-    if not row or int(row[-1][4]) < records:
+    if not row or int(row[-1][5]) < records:
         raise LoadFailed(printed)
     return {"records/s": float(row[-1][9]), "MB/s": float(row[-1][8])}
+
+
+def java_share(bootstrap: str, topic: str, records: int, group: str, *, threads: int = 1) -> dict[str, float]:
+    """ShareConsumerPerformance; the group is to begin at the earliest offset. Every record is accepted."""
+    printed = _run(
+        java(
+            f"{TOOLS}.ShareConsumerPerformance",
+            *("--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(records), "--group", group),
+            *("--timeout", "60000", "--hide-header", "--threads", str(threads)),
+            heap="512m",
+            options=JVM,
+        )
+    )
+    row = [line.split(", ") for line in printed.splitlines() if line.count(", ") >= 5]
+    if not row or int(row[-1][5]) < records:
+        raise LoadFailed(printed)
+    return {"records/s": float(row[-1][4]), "MB/s": float(row[-1][3])}
 
 
 def python_produce(

@@ -59,6 +59,11 @@ VERSIONS: dict[str, tuple[int, int]] = {
     "describe_topic_partitions": (0, 0),
     "share_group_heartbeat": (1, 1),
     "share_group_describe": (1, 1),
+    "share_fetch": (1, 2),
+    "share_acknowledge": (1, 2),
+    "describe_share_group_offsets": (0, 1),
+    "alter_share_group_offsets": (0, 0),
+    "delete_share_group_offsets": (0, 0),
 }
 
 EARLIEST, LATEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -2, -1, -3, -4, -5

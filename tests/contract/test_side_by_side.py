@@ -16,6 +16,7 @@ from tests.contract.scenarios import (
     offsets,
     produce,
     share_groups,
+    shares,
     topics,
     transactions,
 )
@@ -33,6 +34,7 @@ MODULES = (
     offsets,
     produce,
     share_groups,
+    shares,
     topics,
     transactions,
 )
