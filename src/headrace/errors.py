@@ -7,7 +7,8 @@
     │   ├── InvalidTopicName · InvalidConfig · InvalidPartitions · InvalidRequest
     │   ├── InvalidRecord · CorruptMessage · RecordTooLarge · InvalidTimestamp
     │   ├── OutOfOrderSequence · InvalidProducerEpoch · InvalidTransactionState
-    │   └── OffsetOutOfRange
+    │   ├── OffsetOutOfRange
+    │   └── InvalidDeclaration       a mistake in an app; the detail says where
     ├── NotFound
     │   └── UnknownTopic · UnknownTopicId
     ├── AlreadyExists
@@ -34,6 +35,7 @@ __all__ = [
     "FolderTooNew",
     "HeadraceError",
     "InvalidConfig",
+    "InvalidDeclaration",
     "InvalidInput",
     "InvalidPartitions",
     "InvalidProducerEpoch",
@@ -151,6 +153,10 @@ class OffsetOutOfRange(InvalidInput):
     """A read before the log's start or after its end."""
 
     kafka_code = 1
+
+
+class InvalidDeclaration(InvalidInput):
+    """A mistake in what an app declares; the detail says in which file and line."""
 
 
 class NotFound(HeadraceError):
