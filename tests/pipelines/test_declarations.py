@@ -119,14 +119,14 @@ def test_a_derived_stream_can_be_read_and_an_alert_cannot(app: hr.App) -> None:
 
 
 def test_a_table_used_as_a_dataframe_is_told_what_to_use() -> None:
-    table = hr.Table("customers", ("id",), changes=None)  # type: ignore[arg-type]
+    table = hr.Table("customers", ("id",), lambda: "the changes")  # type: ignore[arg-type,return-value]
     with pytest.raises(InvalidDeclaration, match=r"hr\.aggregate, or customers\.changes"):
         table.groupBy("region")
     with pytest.raises(InvalidDeclaration, match=r"hr\.enrich"):
         table._jdf  # noqa: B018
     with pytest.raises(InvalidDeclaration, match=r"customers\.changes"):
         table["region"]
-    assert table.changes is None
+    assert table.changes == "the changes"
 
 
 def test_a_secret_is_not_printed() -> None:

@@ -6,6 +6,7 @@ it as one is an error that names what to use.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
 from headrace.errors import InvalidDeclaration
@@ -35,10 +36,15 @@ _OPERATORS = {
 class Table:
     """A table by its changes. ``changes`` is the DataFrame of them, with a boolean column ``_deleted``."""
 
-    def __init__(self, name: str, key: tuple[str, ...], changes: DataFrame) -> None:
+    def __init__(self, name: str, key: tuple[str, ...], changes: Callable[[], DataFrame]) -> None:
         self.name = name
         self.key = key
-        self.changes = changes
+        self._changes_of = changes
+
+    @property
+    def changes(self) -> DataFrame:
+        """The changes as rows, in the order they were made: all columns, and ``_deleted``."""
+        return self._changes_of()
 
     def __repr__(self) -> str:
         return f"Table({self.name!r}, key={list(self.key)})"
