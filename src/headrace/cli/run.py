@@ -46,7 +46,7 @@ def run(
             "-s",
             envvar="HEADRACE_SERVER",
             metavar="HOST:PORT",
-            help="The node, or any Apache Kafka broker. Without it: 127.0.0.1:9092; a node is started if none is there.",
+            help="The node, or any Kafka broker. Without it: 127.0.0.1:9092, and a node is started if none is there.",
         ),
     ] = None,
     data: Annotated[

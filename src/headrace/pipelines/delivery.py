@@ -2,7 +2,7 @@
 
 An alert's rows lie on its topic, each once. A deliverer reads them as consumer group ``QUERY.delivery`` and commits an
 offset after its row was sent or given up, so a crash in between sends a row again: with the same idempotency key, made
-of the row's place in the log. What cannot be delivered goes to ``QUERY.dead`` with the reason, and the next row is tried.
+of the row's place in the log. What cannot be delivered goes to ``QUERY.dead`` with the reason; the next row is tried.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ class RunningQuery:
             self._failures = 0
             self.status.last_error = None
         self.status.batch = progress["batchId"]
-        self.status.watermark = (progress["eventTime"] or {}).get("watermark")
+        self.status.watermark = _watermark(progress["eventTime"] or {})
         for name, count in self.job.counts().items():
             setattr(self.status, name, count)
         self._publish(asdict(self.status))
@@ -209,6 +209,11 @@ class RunningQuery:
             self._told(f"{self.job.kind} {self.job.name} did not stop cleanly: {reason(error)}")
         finally:
             self.job.done()
+
+
+def _watermark(times: dict[str, str]) -> str | None:
+    found = times.get("watermark")
+    return None if found is None or found.startswith("1970-01-01T00:00:00") else found
 
 
 def is_reachable(bootstrap: str, seconds: float = 1.0) -> bool:

@@ -218,13 +218,13 @@ def _produce(producer: Producer, topic: str, messages: list[dict[str, Any]]) -> 
             producer.poll(0.1)
 
 
-def _encoded(table: pa.Table, target: Target) -> tuple[pl.DataFrame, list[str]]:
+def _encoded(table: pa.Table, target: Target) -> tuple[pl.DataFrame, list[bytes]]:
     """Rows as (key, value, end) in order, and the rows without a key as JSON."""
     import polars as pl
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    dead: list[str] = []
+    dead: list[bytes] = []
     if target.upsert and table.num_rows:
         bad = pa.nulls(0)
         for name in target.key:
@@ -232,11 +232,11 @@ def _encoded(table: pa.Table, target: Target) -> tuple[pl.DataFrame, list[str]]:
         if pc.any(bad).as_py():
             dead = to_json(table.filter(bad), target.columns).to_pylist()
             table = table.filter(pc.invert(bad))
-    keys = to_json(table, target.key) if target.key else pa.nulls(table.num_rows, pa.string())
+    keys = to_json(table, target.key) if target.key else pa.nulls(table.num_rows, pa.binary())
     frame = pl.DataFrame(
         {
-            "key": pl.Series(keys, dtype=pl.String).cast(pl.Binary),
-            "value": pl.Series(to_json(table, target.columns), dtype=pl.String).cast(pl.Binary),
+            "key": pl.Series(keys, dtype=pl.Binary),
+            "value": pl.Series(to_json(table, target.columns), dtype=pl.Binary),
             "end": pl.from_arrow(table[target.window_end]).dt.epoch("ms")  # type: ignore[union-attr]
             if target.window_end and table.num_rows
             else pl.Series([None] * table.num_rows, dtype=pl.Int64),
@@ -279,7 +279,7 @@ def _messages(rows: pl.DataFrame, target: Target) -> list[dict[str, Any]]:
     ]
 
 
-def _dead_messages(rows: Iterable[str], query: str, batch: int) -> list[dict[str, Any]]:
+def _dead_messages(rows: Iterable[bytes], query: str, batch: int) -> list[dict[str, Any]]:
     headers = [
         ("headrace.reason", b"null-key"),
         ("headrace.detail", b"a column of the view's key is null"),
