@@ -56,10 +56,10 @@ class QueryJob:
         self._failure = None
         mark = self.sink.claim()
         if self.start_over:
-            self.sink.forget()
+            self.sink.adopt(-1, "")
         elif mark is not None and mark.entry:
             ensure_checkpoint(self.plan, self.checkpoint)
-            self.checkpoint.restore(mark.batch, mark.entry)
+            self.sink.adopt(*self.checkpoint.restore(mark.batch, mark.entry))
         self.sink.ready()
         with self._building:
             frame = built(self._spark, self.plan.query, self.inputs, self._stream).frame
@@ -126,6 +126,7 @@ class QueryJob:
                 start=start or (stream.start if stream else "earliest"),
                 max_records_per_trigger=self._settings.max_records,
                 client=tuple(self._settings.client.items()),
+                kind="changes" if one.is_table else "events",
             ),
         )
 
@@ -176,16 +177,13 @@ def _target(plan: Planned, generation: Generation) -> Target:
 
 def _reached(entry: str, ends: Mapping[str, Mapping[int, int]]) -> bool:
     """Whether the sources of an entry, which say their topic, have come to these ends."""
-    from headrace.pipelines.source import positions
-
     reached: dict[str, dict[int, int]] = {}
     for offset in source_offsets(entry):
         if offset is None:
             raise HeadraceError("a source without an offset")
-        topic, found = positions(offset)
-        for partition, position in found.items():
-            known = reached.setdefault(topic, {})
-            known[partition] = min(position, known.get(partition, position))
+        known = reached.setdefault(offset["topic"], {})
+        for name, position in offset["offsets"].items():
+            known[int(name)] = min(position, known.get(int(name), position))
     return all(
         reached.get(topic, {}).get(partition, 0) >= end
         for topic, partitions in ends.items()
