@@ -90,7 +90,9 @@ def test_a_change_of_what_a_function_uses_is_a_change(monkeypatch: pytest.Monkey
 
 
 def test_the_reason_of_a_failure_is_one_line() -> None:
-    text = 'Job aborted: Traceback (most recent call last):\n  File "x.py", line 3, in f\nValueError: no such coin\n\n at a.b'
+    text = (
+        'Aborted: Traceback (most recent call last):\n  File "x.py", line 3, in f\nValueError: no such coin\n\n at a.b'
+    )
     assert reason(RuntimeError(text)) == "ValueError: no such coin"
     assert reason(RuntimeError("[BAD] it is bad. SQLSTATE: 42000\nmore")) == "[BAD] it is bad."
     assert reason(HeadraceError("a.", hint="b")) == "a. Hint: b"
