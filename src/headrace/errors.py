@@ -7,9 +7,9 @@
     │   ├── InvalidTopicName · InvalidConfig · InvalidPartitions · InvalidRequest
     │   ├── InvalidRecord · CorruptMessage · RecordTooLarge · InvalidTimestamp
     │   ├── OutOfOrderSequence · InvalidProducerEpoch · InvalidTransactionState
-    │   └── OffsetOutOfRange
+    │   └── OffsetOutOfRange · InvalidQuery
     ├── NotFound
-    │   └── UnknownTopic · UnknownTopicId
+    │   └── UnknownTopic · UnknownTopicId · UnknownView
     ├── AlreadyExists
     │   └── TopicExists
     └── StorageError                 the disk, not the caller
@@ -37,6 +37,7 @@ __all__ = [
     "InvalidInput",
     "InvalidPartitions",
     "InvalidProducerEpoch",
+    "InvalidQuery",
     "InvalidRecord",
     "InvalidRequest",
     "InvalidTimestamp",
@@ -52,6 +53,7 @@ __all__ = [
     "TopicExists",
     "UnknownTopic",
     "UnknownTopicId",
+    "UnknownView",
 ]
 
 
@@ -153,6 +155,10 @@ class OffsetOutOfRange(InvalidInput):
     kafka_code = 1
 
 
+class InvalidQuery(InvalidInput):
+    """A question to a view that cannot be answered: unknown column, bad SQL, or more work than is allowed."""
+
+
 class NotFound(HeadraceError):
     """What was named does not exist."""
 
@@ -169,6 +175,10 @@ class UnknownTopicId(NotFound):
 
     kafka_code = 100
     retriable = True
+
+
+class UnknownView(NotFound):
+    """No view of this name, or no row of this key in it."""
 
 
 class AlreadyExists(HeadraceError):
