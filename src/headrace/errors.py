@@ -12,6 +12,7 @@
     │   └── UnknownTopic · UnknownTopicId · UnknownView
     ├── AlreadyExists
     │   └── TopicExists
+    ├── ServerAway                   a broker that was asked does not answer (yet)
     └── StorageError                 the disk, not the caller
         ├── StorageFull              refused now, accepted again when there is room
         ├── PartitionFailed          an fsync failed: this partition takes no more writes
@@ -48,6 +49,7 @@ __all__ = [
     "OutOfOrderSequence",
     "PartitionFailed",
     "RecordTooLarge",
+    "ServerAway",
     "StorageError",
     "StorageFull",
     "TopicExists",
@@ -189,6 +191,12 @@ class TopicExists(AlreadyExists):
     """A topic of this name exists."""
 
     kafka_code = 36
+
+
+class ServerAway(HeadraceError):
+    """A broker that was asked does not answer; it may be back later."""
+
+    retriable = True
 
 
 class StorageError(HeadraceError):
