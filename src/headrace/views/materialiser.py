@@ -17,7 +17,7 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.clock import Clock
@@ -45,12 +45,14 @@ Bounds = dict[int, tuple[int, int]]
 
 @dataclass(frozen=True)
 class ViewState:
-    """How a view is doing: up to where its store has come, and where its changelog ends."""
+    """How a view is doing: up to where its store has come, and where its changelog ends. ``caught_up``: it has come to
+    where the changelog ended when this process first looked."""
 
     spec: ViewSpec
     build: int = 0
     offsets: Offsets = field(default_factory=dict)
     ends: Offsets = field(default_factory=dict)
+    caught_up: bool = False
     rebuilding: bool = False
     bad: int = 0
     last_bad: str | None = None
@@ -238,9 +240,17 @@ class _View:
         if live is None:
             return ViewState(spec, trouble=trouble)
         ends = self._ends.get(live.number, {})
-        rebuilding = len(self.builds) > 1
-        known = ViewState(live.spec, live.number, dict(live.offsets), dict(ends), rebuilding, live.bad, live.last_bad)
-        return replace(known, trouble=trouble)
+        return ViewState(
+            live.spec,
+            live.number,
+            dict(live.offsets),
+            dict(ends),
+            caught_up=self._reached(live),
+            rebuilding=len(self.builds) > 1,
+            bad=live.bad,
+            last_bad=live.last_bad,
+            trouble=trouble,
+        )
 
     def step(self, spec: ViewSpec, now: float) -> bool:
         """Bring the builds in line with the catalog and take in some records."""

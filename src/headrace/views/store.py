@@ -10,10 +10,12 @@ A new kind of store implements ``Store`` and ``Reader`` and passes ``tests/views
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from headrace.errors import InvalidQuery
 from headrace.views.catalog import ViewName, ViewSpec
 from headrace.views.columns import Column
 
@@ -22,7 +24,21 @@ if TYPE_CHECKING:
 
     from headrace.views.question import Question
 
-__all__ = ["Anchor", "Answer", "Applied", "BadRecord", "Build", "Offsets", "Reader", "SqlLimits", "Store", "version"]
+__all__ = [
+    "Anchor",
+    "Answer",
+    "Applied",
+    "BadRecord",
+    "Build",
+    "Offsets",
+    "Reader",
+    "SqlLimits",
+    "Store",
+    "offsets_of",
+    "version",
+]
+
+_VERSION = re.compile(r"(\d{1,9}:\d{1,18}(,\d{1,9}:\d{1,18})*)?")
 
 Offsets = dict[int, int]
 """Per partition of a changelog: the offset of the next record, all before it being taken in."""
@@ -128,3 +144,12 @@ class Reader(Protocol):
 def version(offsets: Offsets) -> str:
     """Offsets as a version: ``0:12,1:7``."""
     return ",".join(f"{partition}:{offset}" for partition, offset in sorted(offsets.items()))
+
+
+def offsets_of(text: str) -> Offsets:
+    """The offsets of a version; InvalidQuery if it is none."""
+    found = _VERSION.fullmatch(text.strip())
+    if found is None:
+        raise InvalidQuery(f"{text!r} is not a version", hint="versions look like 0:12,1:7 (partition:offset)")
+    pairs = (pair.split(":") for pair in text.strip().split(",") if pair)
+    return {int(partition): int(offset) for partition, offset in pairs}
