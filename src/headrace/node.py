@@ -40,7 +40,7 @@ _logger = logging.getLogger(__name__)
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _NEEDED_TO_SERVE = ("starlette", "uvicorn", "pyarrow", "confluent_kafka")
-_RESTART_AFTER_S = 0.25
+_RESTART_AFTER_S, _RESTART_AT_MOST_S, _LIVED_S = 0.25, 10.0, 1.0
 _PATIENCE_S = 5.0
 
 
@@ -159,7 +159,7 @@ class _Views:
         while self._process is not None:
             started = time.monotonic()
             code = await self._process.wait()
-            pause = _RESTART_AFTER_S if time.monotonic() - started > 30 else min(pause * 2, 30.0)
+            pause = _RESTART_AFTER_S if time.monotonic() - started > _LIVED_S else min(pause * 2, _RESTART_AT_MOST_S)
             how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
             _logger.warning("the process that serves views %s; it is started again in %.1f s", how, pause)
             await asyncio.sleep(pause)
@@ -170,7 +170,7 @@ class _Views:
 def _serving_is_installed() -> bool:
     missing = [name for name in _NEEDED_TO_SERVE if importlib.util.find_spec(name) is None]
     if missing:
-        _logger.warning("views are not served: %s is not installed (pip install %s)", missing[0], " ".join(missing))
+        _logger.warning("views are not served: %s is missing (pip install 'headrace[pipelines]')", missing[0])
     return not missing
 
 

@@ -12,7 +12,7 @@ from headrace import __version__
 
 __all__ = ["COMMANDS", "app"]
 
-COMMANDS = ("up", "topic", "produce", "consume", "group", "log")
+COMMANDS = ("up", "topic", "produce", "consume", "group", "view", "log")
 """Each is a module of this package with an ``app``."""
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.clock import SystemClock
-from headrace.errors import HeadraceError, InvalidQuery, UnknownView
+from headrace.errors import HeadraceError, InvalidQuery, ServerAway, UnknownView
 from headrace.views.catalog import ViewName
 from headrace.views.materialiser import Materialiser, ViewState
 from headrace.views.reading import SqliteReader
@@ -105,6 +105,10 @@ class Hub:
         if len(found) > 1:
             among = ", ".join(f"{app}.{view}" for (app, view), _ in found)
             raise InvalidQuery(f"several apps have a view {name!r}", hint=f"say which: {among}")
+        if not found and (self._materialiser is None or not self._materialiser.catalog_read):
+            raise ServerAway(f"the views are not known yet: {self.trouble()}")
+        if found and not found[0][1].build:
+            raise ServerAway(f"view {name!r} is not there yet", detail=found[0][1].trouble)
         if not found:
             known = ", ".join(sorted(f"{app}.{view}" for app, view in states)) or "none yet"
             raise UnknownView(f"there is no view {name!r}", hint=f"views: {known}")

@@ -107,7 +107,6 @@ class Materialiser:
         if now >= self._catalog_due:
             self._catalog_due = now + CATALOG_EVERY_S
             busy = self._reader.poll()
-            self.catalog_read = True
         if busy or now >= self._stores_due:
             self._stores_due = now + STORES_CHECKED_EVERY_S
             self._match_apps()
@@ -117,6 +116,7 @@ class Materialiser:
         if busy or states != self.states:
             self.states = states
             self._changed()
+        self.catalog_read = True
         return busy
 
     def close(self) -> None:
