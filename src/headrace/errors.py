@@ -7,7 +7,8 @@
     │   ├── InvalidTopicName · InvalidConfig · InvalidPartitions · InvalidRequest
     │   ├── InvalidRecord · CorruptMessage · RecordTooLarge · InvalidTimestamp
     │   ├── OutOfOrderSequence · InvalidProducerEpoch · InvalidTransactionState
-    │   └── OffsetOutOfRange · InvalidQuery
+    │   ├── OffsetOutOfRange · InvalidQuery
+    │   └── InvalidDeclaration       a mistake in an app; the detail says where
     ├── NotFound
     │   └── UnknownTopic · UnknownTopicId · UnknownView
     ├── AlreadyExists
@@ -35,6 +36,7 @@ __all__ = [
     "FolderTooNew",
     "HeadraceError",
     "InvalidConfig",
+    "InvalidDeclaration",
     "InvalidInput",
     "InvalidPartitions",
     "InvalidProducerEpoch",
@@ -159,6 +161,10 @@ class OffsetOutOfRange(InvalidInput):
 
 class InvalidQuery(InvalidInput):
     """A question to a view that cannot be answered: unknown column, bad SQL, or more work than is allowed."""
+
+
+class InvalidDeclaration(InvalidInput):
+    """A mistake in what an app declares; the detail says in which file and line."""
 
 
 class NotFound(HeadraceError):
