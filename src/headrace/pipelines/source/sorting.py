@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -75,9 +74,11 @@ def sort_records(
 
 
 def _without(count: int, rows: list[int]) -> pa.Array:
-    good = numpy.ones(count, bool)
-    good[rows] = False
-    return pc.indices_nonzero(pa.array(good))
+    """The numbers below ``count`` without ``rows``."""
+    good = bytearray(b"\x01") * count
+    for row in rows:
+        good[row] = 0
+    return pc.indices_nonzero(pa.Array.from_buffers(pa.uint8(), count, [None, pa.py_buffer(good)]))
 
 
 def _put_right(rows: pa.RecordBatch, options: SourceOptions, source: pa.RecordBatch) -> pa.RecordBatch:

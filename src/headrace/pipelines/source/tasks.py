@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
@@ -80,11 +79,11 @@ def read_stream_task(task: StreamTask, options: SourceOptions, shape: Shape) -> 
 
 def read_batch_task(task: BatchTask, options: SourceOptions, shape: Shape) -> Iterator[pa.RecordBatch]:
     """The good rows of a range; nothing is written."""
-    without = numpy.array(task.without, numpy.int64)
+    without = pa.array(task.without, pa.int64())
     read = task.read
     for records in feed_of(options).read(options.topic, read.partition, read.start, read.end):
         if len(without):
-            records = records.filter(pc.invert(pc.is_in(records.column("offset"), value_set=pa.array(without))))
+            records = records.filter(pc.invert(pc.is_in(records.column("offset"), value_set=without)))
         rows = sort_records(records, read.partition, options, shape, Bounds(None, None)).rows
         if rows.num_rows:
             yield rows
