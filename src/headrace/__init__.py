@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import functions as F
 
+    from headrace.client import connect
     from headrace.pipelines.alerts import Email, LogLine, Webhook
     from headrace.pipelines.app import App
     from headrace.pipelines.table import Table
@@ -24,6 +25,7 @@ __all__ = [
     "Table",
     "Webhook",
     "__version__",
+    "connect",
     "hopping",
     "session",
     "tumbling",
@@ -35,6 +37,7 @@ _HOMES = {
     "LogLine": "headrace.pipelines.alerts",
     "Table": "headrace.pipelines.table",
     "Webhook": "headrace.pipelines.alerts",
+    "connect": "headrace.client",
     "hopping": "headrace.pipelines.windows",
     "session": "headrace.pipelines.windows",
     "tumbling": "headrace.pipelines.windows",

@@ -7,10 +7,10 @@
     │   ├── InvalidTopicName · InvalidConfig · InvalidPartitions · InvalidRequest
     │   ├── InvalidRecord · CorruptMessage · RecordTooLarge · InvalidTimestamp
     │   ├── OutOfOrderSequence · InvalidProducerEpoch · InvalidTransactionState
-    │   ├── OffsetOutOfRange
+    │   ├── OffsetOutOfRange · InvalidQuery
     │   └── InvalidDeclaration       a mistake in an app; the detail says where
     ├── NotFound
-    │   └── UnknownTopic · UnknownTopicId
+    │   └── UnknownTopic · UnknownTopicId · UnknownView
     ├── AlreadyExists
     │   └── TopicExists
     ├── ServerAway                   a broker that was asked does not answer (yet)
@@ -40,6 +40,7 @@ __all__ = [
     "InvalidInput",
     "InvalidPartitions",
     "InvalidProducerEpoch",
+    "InvalidQuery",
     "InvalidRecord",
     "InvalidRequest",
     "InvalidTimestamp",
@@ -56,6 +57,7 @@ __all__ = [
     "TopicExists",
     "UnknownTopic",
     "UnknownTopicId",
+    "UnknownView",
 ]
 
 
@@ -157,6 +159,10 @@ class OffsetOutOfRange(InvalidInput):
     kafka_code = 1
 
 
+class InvalidQuery(InvalidInput):
+    """A question to a view that cannot be answered: unknown column, bad SQL, or more work than is allowed."""
+
+
 class InvalidDeclaration(InvalidInput):
     """A mistake in what an app declares; the detail says in which file and line."""
 
@@ -177,6 +183,10 @@ class UnknownTopicId(NotFound):
 
     kafka_code = 100
     retriable = True
+
+
+class UnknownView(NotFound):
+    """No view of this name, or no row of this key in it."""
 
 
 class AlreadyExists(HeadraceError):

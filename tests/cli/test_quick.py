@@ -15,11 +15,12 @@ from typer.testing import CliRunner
 from headrace.cli import up
 from headrace.cli.app import app
 from headrace.cli.quick import read_options
+from headrace.cli.start import DEFAULT_HTTP
 
-Asked = tuple[Path, str, str | None, list[str], bool]
+Asked = tuple[Path, str, str | None, list[str], str, bool]
 
 values = st.sampled_from(["x", "json", "text", "127.0.0.1:0", "a=1", "", "-x"])
-flags = st.sampled_from(["--data", "-d", "--listen", "-l", "--advertise", "--set", "-c", "--output", "-o"])
+flags = st.sampled_from(["--data", "-d", "--listen", "-l", "--advertise", "--http", "--set", "-c", "--output", "-o"])
 odd = st.sampled_from(["--data=x", "--help", "-h", "--nope", "x", "--", "-dx"])
 command_lines = st.lists(st.tuples(flags, values) | st.tuples(odd), max_size=5).map(
     lambda pairs: list(itertools.chain.from_iterable(pairs))
@@ -29,8 +30,8 @@ command_lines = st.lists(st.tuples(flags, values) | st.tuples(odd), max_size=5).
 def asked_of_the_library(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Asked | None:
     asked: list[Asked] = []
 
-    def start(data: Path, listen: str, advertise: str | None, settings: list[str], *, as_json: bool) -> None:
-        asked.append((data, listen, advertise, list(settings), as_json))
+    def start(data: Path, listen: str, advertise: str | None, settings: list[str], *, http: str, as_json: bool) -> None:
+        asked.append((data, listen, advertise, list(settings), http, as_json))
 
     monkeypatch.setattr(up, "start_node", start)
     CliRunner().invoke(app, ["up", *arguments])
@@ -42,7 +43,8 @@ def test_both_ways_read_the_same(arguments: list[str]) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         quick = read_options(arguments)
         if quick is not None:
-            short = (Path(quick.data), quick.listen, quick.advertise, list(quick.settings), quick.output == "json")
+            where = (Path(quick.data), quick.listen, quick.advertise)
+            short = (*where, list(quick.settings), quick.http, quick.output == "json")
             assert asked_of_the_library(arguments, monkeypatch) == short
 
 
@@ -58,4 +60,11 @@ def test_settings_in_the_environment_are_left_to_the_library(monkeypatch: pytest
     assert read_options([]) is not None
     monkeypatch.setenv("HEADRACE_LISTEN", "127.0.0.1:0")
     assert read_options([]) is None
-    assert asked_of_the_library([], monkeypatch) == (Path("headrace-data"), "127.0.0.1:0", None, [], False)
+    assert asked_of_the_library([], monkeypatch) == (
+        Path("headrace-data"),
+        "127.0.0.1:0",
+        None,
+        [],
+        DEFAULT_HTTP,
+        False,
+    )
