@@ -79,7 +79,7 @@ class QueryJob:
         """Rows in, late and dead since the beginning."""
         from headrace.pipelines.source import counts
 
-        found = counts(self.bootstrap, self.generation.id)
+        found = counts(self.bootstrap, self.generation.id, self._settings.client)
         return {"rows_in": found.rows_in, "late": found.late, "dead": found.dead + self.sink.dead_rows}
 
     def done(self) -> None:
@@ -177,13 +177,16 @@ def _target(plan: Planned, generation: Generation) -> Target:
 
 def _reached(entry: str, ends: Mapping[str, Mapping[int, int]]) -> bool:
     """Whether the sources of an entry, which say their topic, have come to these ends."""
+    from headrace.pipelines.source import positions
+
     reached: dict[str, dict[int, int]] = {}
     for offset in source_offsets(entry):
         if offset is None:
             raise HeadraceError("a source without an offset")
-        known = reached.setdefault(offset["topic"], {})
-        for name, position in offset["offsets"].items():
-            known[int(name)] = min(position, known.get(int(name), position))
+        topic, found = positions(offset)
+        known = reached.setdefault(topic, {})
+        for partition, position in found.items():
+            known[partition] = min(position, known.get(partition, position))
     return all(
         reached.get(topic, {}).get(partition, 0) >= end
         for topic, partitions in ends.items()

@@ -30,7 +30,7 @@ from headrace.errors import HeadraceError
 from headrace.feed import open_feed
 from headrace.pipelines.app import App
 from headrace.pipelines.runner import Runner, ends_of
-from headrace.pipelines.running import reason
+from headrace.pipelines.running import ATTEMPTS, reason
 from headrace.pipelines.settings import RunSettings
 from headrace.pipelines.spark import start_spark
 from headrace.testing.broker import EmbeddedBroker
@@ -162,9 +162,9 @@ class AppUnderTest:
     def settle(self) -> None:
         """Process everything that there is."""
         for _ in range(ROUNDS):
-            for name, query in self._queries.items():
+            for name in self._queries:
                 try:
-                    query.processAllAvailable()
+                    self._process(name)
                 except Exception as error:
                     raise self._failed(name, error) from error
             if all(job.has_read(ends_of(self._runner.cluster, job)) for job in self._runner.jobs.values()):
@@ -203,15 +203,27 @@ class AppUnderTest:
 
     def _crash(self, crash: Crash) -> None:
         self._crash_at = crash.at
-        for query in self._queries.values():
+        for name in self._queries:
             try:
-                query.processAllAvailable()
+                self._process(name)
             except Exception as error:
                 if "_Crashed" not in str(error):
                     raise
         self._crash_at = None
         self.stop()
         self.start()
+
+    def _process(self, name: str) -> None:
+        """Let a query do what there is to do. Spark gives a new Python process 10 s to come up: try again if that is
+        not enough."""
+        for _ in range(ATTEMPTS):
+            try:
+                return self._queries[name].processAllAvailable()
+            except Exception as error:
+                if "failed to connect back" not in str(error):
+                    raise
+            self._queries[name] = self._runner.jobs[name].start()
+        return self._queries[name].processAllAvailable()
 
     def _maybe_crash(self, point: str) -> None:
         if point == self._crash_at:
