@@ -11,8 +11,10 @@ import headrace as hr
 from headrace.errors import InvalidDeclaration
 from headrace.pipelines.checkpoint import Checkpoint
 from headrace.pipelines.generations import ChangedQuery, CheckpointLost
+from headrace.pipelines.plan import planned
 from headrace.pipelines.sink import Sink, Superseded
 from headrace.testing import AppUnderTest, Crash
+from headrace.testing.app import shared_spark
 from tests.pipelines.conftest import ORDERS, at, order, revenue_row
 
 pytestmark = pytest.mark.system
@@ -191,21 +193,39 @@ def test_a_lost_checkpoint_is_refused_with_two_ways_out(tmp_path: Path) -> None:
         assert run.view("totals") == [{"customer_id": 1, "total": 1.0}], "state is empty, and old rows are not read"
 
 
-@pytest.mark.parametrize(
-    ("make", "says"),
-    [
-        (lambda orders: orders.select("nothing"), "nothing"),
-        (lambda orders: orders.select("amount"), "is not a column of its result"),
-        (lambda orders: 5, "returns int"),
-        (lambda orders: orders.select("order_id", "order_id"), "two columns 'order_id'"),
-        (lambda orders: 1 / 0, "ZeroDivisionError"),
-    ],
-)
-def test_a_mistake_in_a_function_is_found_before_a_query_starts(tmp_path: Path, make: object, says: str) -> None:
-    app = hr.App("shop")
-    app.stream("orders", ORDERS)
-    app.view(key="order_id")(make)  # type: ignore[type-var]
-    with pytest.raises(InvalidDeclaration, match=says) as caught, AppUnderTest(app, tmp_path):
-        pass
-    assert caught.value.detail is not None
-    assert caught.value.detail.startswith(f"{__file__}, line ")
+def no_such_column(orders):  # type: ignore[no-untyped-def]
+    return orders.select("nothing")
+
+
+def no_key(orders):  # type: ignore[no-untyped-def]
+    return orders.select("amount")
+
+
+def no_frame(orders):  # type: ignore[no-untyped-def]
+    return 5
+
+
+def two_of_a_name(orders):  # type: ignore[no-untyped-def]
+    return orders.select("order_id", "order_id")
+
+
+def raises(orders):  # type: ignore[no-untyped-def]
+    return 1 / 0
+
+
+def test_a_mistake_in_a_function_is_found_before_a_query_starts(tmp_path: Path) -> None:
+    says = {
+        no_such_column: "`nothing` cannot be resolved",
+        no_key: "'order_id', is not a column of its result",
+        no_frame: "returns int",
+        two_of_a_name: "two columns 'order_id'",
+        raises: "ZeroDivisionError",
+    }
+    for function, sentence in says.items():
+        app = hr.App("shop")
+        app.stream("orders", ORDERS)
+        app.view(key="order_id")(function)
+        with pytest.raises(InvalidDeclaration, match=sentence) as caught:
+            planned(shared_spark(), app)
+        assert caught.value.detail is not None
+        assert caught.value.detail.startswith(f"{__file__}, line ")
