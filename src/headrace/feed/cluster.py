@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
 from headrace.errors import HeadraceError, ServerAway, UnknownTopic
 
@@ -87,16 +87,29 @@ class Cluster:
     def bounds(self, topic: str) -> dict[int, tuple[int, int]]:
         """Log start and last stable offset of each partition."""
         partitions = self.partitions(topic)
-        starts = self._offsets(topic, partitions, OffsetSpec.earliest())
-        ends = self._offsets(topic, partitions, OffsetSpec.latest())
+        starts, ends = self.starts(topic, partitions), self.ends(topic, partitions)
         return {index: (starts[index], max(starts[index], ends[index])) for index in partitions}
+
+    def starts(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
+        """Where the log of each of these partitions starts."""
+        return {index: found.offset for index, found in self._listed(topic, partitions, OffsetSpec.earliest()).items()}
+
+    def ends(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
+        """The last stable offset of each of these partitions."""
+        return {index: found.offset for index, found in self._listed(topic, partitions, OffsetSpec.latest()).items()}
+
+    def newest_ms(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
+        """The largest timestamp in each of these partitions, -1 where there is none."""
+        listed = self._listed(topic, partitions, OffsetSpec.max_timestamp())
+        return {index: found.timestamp if found.offset >= 0 else -1 for index, found in listed.items()}
 
     def offset_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
         """The first offset with at least this timestamp; the last stable offset where there is none."""
         partitions = self.partitions(topic)
-        found = self._offsets(topic, partitions, OffsetSpec.for_timestamp(timestamp_ms))
+        listed = self._listed(topic, partitions, OffsetSpec.for_timestamp(timestamp_ms))
+        found = {index: one.offset for index, one in listed.items()}
         if any(offset < 0 for offset in found.values()):
-            ends = self._offsets(topic, partitions, OffsetSpec.latest())
+            ends = self.ends(topic, partitions)
             found = {index: ends[index] if offset < 0 else offset for index, offset in found.items()}
         return found
 
@@ -104,14 +117,16 @@ class Cluster:
         """Forget the client."""
         self._admin = None
 
-    def _offsets(self, topic: str, partitions: list[int], spec: OffsetSpec) -> dict[int, int]:
+    def _listed(self, topic: str, partitions: Sequence[int], spec: OffsetSpec) -> dict[int, ListOffsetsResultInfo]:
+        if not partitions:
+            return {}
         asked = self.admin.list_offsets(
             {TopicPartition(topic, index): spec for index in partitions},
             isolation_level=IsolationLevel.READ_COMMITTED,
             request_timeout=REQUEST_TIMEOUT_S,
         )
         doing = f"the offsets of topic {topic!r} could not be read"
-        return {key.partition: self._answer(future, doing).offset for key, future in asked.items()}
+        return {key.partition: self._answer(future, doing) for key, future in asked.items()}
 
     def _answer(self, future: Future[T], doing: str) -> T:
         try:
