@@ -112,7 +112,10 @@ function choose(views) {
   options($("view-choice"), names, state.chosen);
   const view = current();
   const values = view ? numbers(view) : [];
-  if (!values.includes(state.value)) state.value = values.find((name) => !view.key.includes(name)) ?? null;
+  if (!values.includes(state.value)) {
+    state.value = values.find((name) => !view.key.includes(name)) ?? null;
+    state.due = true;
+  }
   options($("value-choice"), values, state.value);
 }
 
@@ -255,7 +258,7 @@ async function poll() {
   setTimeout(poll, POLL_MS);
 }
 
-$("view-choice").addEventListener("change", (event) => { follow(event.target.value); state.due = true; });
+$("view-choice").addEventListener("change", (event) => { follow(event.target.value); choose(state.views); });
 $("value-choice").addEventListener("change", (event) => { state.value = event.target.value; state.due = true; });
 setInterval(redraw, REDRAW_MS);
 get("version").then((told) => { $("version").textContent = told.version; }).catch(() => {});
