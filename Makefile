@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 HEAD := printf '\n\033[1m%s\033[0m\n'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup kafka test check unit system lint format types layers native faults fuzz bench-broker demo clean
+.PHONY: help setup kafka test check unit system lint format types layers native faults fuzz bench-broker bench-pipelines demo clean
 
 help: ## Show this list
 	@echo "Headrace: a durable log that speaks the Kafka protocol. Start with 'make demo' or 'make test'."
@@ -86,6 +86,10 @@ faults: setup ## Kill the node while producers write: ROUNDS=1000 SEED=7
 
 bench-broker: setup kafka ## Headrace against Apache Kafka, side by side (about an hour; BENCH='--quick')
 	@$(BIN)/python -m benchmarks.bench_broker $(BENCH)
+
+bench-pipelines: setup ## Headrace against plain PySpark, side by side (about 20 minutes; BENCH='--quick')
+	@scripts/fetch-spark-kafka
+	@$(BIN)/python -m benchmarks.bench_pipelines $(BENCH)
 
 demo: setup ## Start a node, write and read a million records, verify them
 	@$(BIN)/python scripts/demo.py --records $(RECORDS)
