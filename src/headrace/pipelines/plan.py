@@ -101,18 +101,20 @@ def planned(spark: SparkSession, app: App) -> dict[str, Planned]:
 
 def built(spark: SparkSession, query: Query, inputs: Mapping[str, Input], read: Callable[[Input], DataFrame]) -> Result:
     """The query's result, with windows as two columns each."""
-    from pyspark.errors import PySparkException
+    from pyspark.errors import AnalysisException, ParseException, PySparkException
 
     times = tuple(one.event_time.column for name in query.reads if (one := inputs[name]).event_time is not None)
     try:
         with reading(times):
             frame = _result(spark, query, [inputs[name] for name in query.reads], read)
         return _flattened(frame)
-    except HeadraceError:
-        raise
-    except PySparkException as error:
+    except (AnalysisException, ParseException) as error:
         raise wrong(f"{query} does not work: {_first_line(error)}", _place(error, query), _remedy(error)) from error
+    except (HeadraceError, PySparkException):
+        raise
     except Exception as error:
+        if type(error).__module__.startswith("py4j"):  # Spark's own trouble, no mistake of the user's
+            raise
         raise wrong(
             f"{query} raised {type(error).__name__}: {error}", _place(error, query), "see the line that it names"
         ) from error
