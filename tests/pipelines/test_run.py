@@ -54,7 +54,7 @@ def until(condition: Callable[[], Any], what: str) -> None:
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Headrace]:
-    server = Headrace(tmp_path_factory.mktemp("run"), options=["--http", "none"])
+    server = Headrace(tmp_path_factory.mktemp("run"))
     yield server
     server.stop()
 
