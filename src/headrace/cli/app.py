@@ -12,7 +12,7 @@ from headrace import __version__
 
 __all__ = ["COMMANDS", "app"]
 
-COMMANDS = ("up", "run", "view", "query", "topic", "produce", "consume", "group", "log")
+COMMANDS = ("demo", "up", "run", "view", "query", "topic", "produce", "consume", "group", "log")
 """Each is a module of this package with an ``app``."""
 
 
