@@ -1,15 +1,19 @@
 """Spark's checkpoint folder of one query, as far as we look into it.
 
 ``offsets/N`` says what batch N reads: a version line, a line of JSON with the watermark, then a line per source.
-``commits/N`` says that it was done. Spark syncs neither. The mark of the sink carries the entry of the last written
-batch, so when Spark's files end earlier, ``restore`` puts that entry back as the first batch that is not committed:
-Spark does it again over exactly the rows that were written (with the watermark of then), and the sink finds its mark.
-What the state folders hold of batches after that one is of a history that no longer is, and is removed.
+``commits/N`` says that it was done. Spark syncs neither, nor its state: ``sync`` does, before a batch is written, so
+that what the batch needs to be done again is on disk when its rows are.
+
+Still, should Spark's notes end before what was written, the mark of the sink carries the entry of the last written
+batch, and ``restore`` puts it back as the first batch that is not committed: Spark does it again over the rows that
+were written (with the watermark of then), and the sink finds its mark. If several batches were forgotten they are done
+again as one. What the state folders hold of batches after that is of a history that no longer is, and is removed.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -17,7 +21,8 @@ from typing import Any
 
 __all__ = ["Checkpoint", "source_offsets", "watermark_ms"]
 
-_STATE_FILE = re.compile(r"(\d+)(?:_[\w-]+)?\.(?:zip|changelog|delta|snapshot)")
+_STATE_KINDS = ("changelog", "zip", "delta", "snapshot")
+_STATE_FILE = re.compile(rf"(\d+)(?:_[\w-]+)?\.(?:{'|'.join(_STATE_KINDS)})")
 
 
 class Checkpoint:
@@ -43,10 +48,10 @@ class Checkpoint:
         batches = _numbers(self.path / "offsets")
         return self.entry(batches[-1]) if batches else None
 
-    def restore(self, batch: int, entry: str) -> bool:
-        """Make Spark know of a batch that was written: returns whether its files had to be put right."""
+    def restore(self, batch: int, entry: str) -> tuple[int, str]:
+        """Make Spark know of a batch that was written; returns its number and entry as Spark will have them."""
         if self.entry(batch) == entry:
-            return False
+            return batch, entry
         offsets, commits = self.path / "offsets", self.path / "commits"
         noted = _numbers(offsets)
         done = [number for number in _numbers(commits) if number in noted]
@@ -56,15 +61,29 @@ class Checkpoint:
             for number in _numbers(folder):
                 if number >= first:
                     _remove(folder, str(number))
-        (offsets / str(again)).write_text(entry)
+        before = self.entry(again - 1)
+        restored = _following(entry, before) if before else entry
+        (offsets / str(again)).write_text(restored)
         self._forget_state_after(again)
-        return True
+        return again, restored
 
     def _forget_state_after(self, version: int) -> None:
         for file in (self.path / "state").rglob("*"):
             found = _STATE_FILE.fullmatch(file.name)
             if found is not None and int(found[1]) > version:
                 _remove(file.parent, file.name)
+
+    def sync(self, batch: int) -> None:
+        """Have on disk what Spark needs to do this batch again."""
+        wanted = [self.path / "metadata", self.path / "offsets" / str(batch), self.path / "commits" / str(batch - 1)]
+        for store in (self.path / "state").glob("*/*"):
+            wanted += [store / f"{batch}.{kind}" for kind in _STATE_KINDS]
+        folders = set()
+        for file in wanted:
+            if _synced(file):
+                folders.add(file.parent)
+        for folder in folders:
+            _synced(folder)
 
     def delete(self) -> None:
         """Remove it all."""
@@ -80,6 +99,28 @@ def watermark_ms(entry: str) -> int:
 def source_offsets(entry: str) -> list[dict[str, Any] | None]:
     """Up to where a batch reads each of its sources."""
     return [None if line == "-" else json.loads(line) for line in entry.splitlines()[2:]]
+
+
+def _following(entry: str, before: str) -> str:
+    """The entry, with sources that go on from where the batch before it ended."""
+    lines = entry.splitlines()
+    for number, (mine, theirs) in enumerate(zip(source_offsets(entry), source_offsets(before), strict=True)):
+        if mine is not None and theirs is not None and mine.get("from") not in (None, theirs.get("offsets")):
+            again = {**mine, "from": theirs["offsets"], "largest": theirs.get("largest")}
+            lines[2 + number] = json.dumps(again, separators=(",", ":"))
+    return "\n".join(lines)
+
+
+def _synced(path: Path) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    return True
 
 
 def _numbers(folder: Path) -> list[int]:

@@ -144,6 +144,14 @@ class Deliverer:
         self._thread.join(seconds)
 
     def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._deliver_all()
+            except Exception as error:
+                self._told(f"alert {self.query.name}: delivery failed and begins again: {error}")
+                self._stopping.wait(1.0)
+
+    def _deliver_all(self) -> None:
         consumer = Consumer(
             self._cluster.config(
                 group_id=f"{self.query.id}.delivery",

@@ -56,10 +56,10 @@ class QueryJob:
         self._failure = None
         mark = self.sink.claim()
         if self.start_over:
-            self.sink.forget()
+            self.sink.adopt(-1, "")
         elif mark is not None and mark.entry:
             ensure_checkpoint(self.plan, self.checkpoint)
-            self.checkpoint.restore(mark.batch, mark.entry)
+            self.sink.adopt(*self.checkpoint.restore(mark.batch, mark.entry))
         self.sink.ready()
         with self._building:
             frame = built(self._spark, self.plan.query, self.inputs, self._stream).frame
@@ -79,7 +79,7 @@ class QueryJob:
         """Rows in, late and dead since the beginning."""
         from headrace.pipelines.source import counts
 
-        found = counts(self.bootstrap, self.generation.id)
+        found = counts(self.bootstrap, self.generation.id, self._settings.client)
         return {"rows_in": found.rows_in, "late": found.late, "dead": found.dead + self.sink.dead_rows}
 
     def done(self) -> None:
@@ -126,6 +126,7 @@ class QueryJob:
                 start=start or (stream.start if stream else "earliest"),
                 max_records_per_trigger=self._settings.max_records,
                 client=tuple(self._settings.client.items()),
+                kind="changes" if one.is_table else "events",
             ),
         )
 
@@ -183,8 +184,8 @@ def _reached(entry: str, ends: Mapping[str, Mapping[int, int]]) -> bool:
         if offset is None:
             raise HeadraceError("a source without an offset")
         topic, found = positions(offset)
+        known = reached.setdefault(topic, {})
         for partition, position in found.items():
-            known = reached.setdefault(topic, {})
             known[partition] = min(position, known.get(partition, position))
     return all(
         reached.get(topic, {}).get(partition, 0) >= end

@@ -35,7 +35,7 @@ from headrace.pipelines.topics import COMPACTED, MARKS, delete_topics, ensure_to
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Runner"]
+__all__ = ["Runner", "ends_of"]
 
 LOOK_EVERY_S = 0.2
 STOP_PATIENCE_S = 8.0
@@ -131,7 +131,7 @@ class Runner:
 
     def run(self) -> int:
         """Run until it is enough; returns the exit code: 1 if a query failed."""
-        self._register_views()
+        self.register_views()
         commands = Commands(self.cluster, self.app.name)
         try:
             for job in self.jobs.values():
@@ -140,7 +140,7 @@ class Runner:
             while not self.stop_asked.is_set():
                 for name, action in commands.poll(LOOK_EVERY_S):
                     self._obey(name, action)
-                self._swap_what_caught_up()
+                self.swap_what_caught_up()
                 if self._is_enough(targets):
                     break
         finally:
@@ -193,7 +193,7 @@ class Runner:
             self._deliverers.remove(deliverer)
         self._start(job)
 
-    def _register_views(self) -> None:
+    def register_views(self) -> None:
         """Tell the catalog of views; one that is built anew takes the old one's place when it has caught up."""
         known = read_catalog(self.cluster, "view")
         for job in self.jobs.values():
@@ -203,7 +203,7 @@ class Runner:
             if entry is None or entry["topic"] == job.generation.topic:
                 self._enter(job)
             else:
-                self._swaps[job.name] = _ends_of(self.cluster, job)
+                self._swaps[job.name] = ends_of(self.cluster, job)
         if not self._swaps:
             self._remove_older()
 
@@ -222,7 +222,8 @@ class Runner:
             },
         )
 
-    def _swap_what_caught_up(self) -> None:
+    def swap_what_caught_up(self) -> None:
+        """Views that were built anew and have read what was there at the start take the old ones' places."""
         for name, ends in list(self._swaps.items()):
             if self.jobs[name].has_read(ends):
                 del self._swaps[name]
@@ -239,7 +240,7 @@ class Runner:
         self._older.clear()
 
     def _ends(self) -> dict[str, dict[str, dict[int, int]]]:
-        return {name: _ends_of(self.cluster, job) for name, job in self.jobs.items()}
+        return {name: ends_of(self.cluster, job) for name, job in self.jobs.items()}
 
     def _is_enough(self, targets: Mapping[str, dict[str, dict[int, int]]] | None) -> bool:
         active = {name: one for name, one in self.running.items() if not one.is_over}
@@ -252,7 +253,7 @@ class Runner:
         for name, running in active.items():
             job = self.jobs[name]
             own = {r: one.topic for r, one in job.inputs.items() if isinstance(one.declared, Query)}
-            ends = _ends_of(self.cluster, job)
+            ends = ends_of(self.cluster, job)
             if targets is not None:
                 ends = {
                     topic: targets[name][topic] if topic not in own.values() else found for topic, found in ends.items()
@@ -282,7 +283,8 @@ def _is_quiet(running: RunningQuery) -> bool:
     return done.is_set()
 
 
-def _ends_of(cluster: Cluster, job: QueryJob) -> dict[str, dict[int, int]]:
+def ends_of(cluster: Cluster, job: QueryJob) -> dict[str, dict[int, int]]:
+    """Where the topics that a query reads end now."""
     return {
         one.topic: {partition: end for partition, (_, end) in cluster.bounds(one.topic).items()}
         for one in job.inputs.values()

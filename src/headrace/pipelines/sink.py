@@ -111,10 +111,9 @@ class Sink:
             raise Superseded(f"another run of {self.target.query!r} has taken over.")
         return self._mark
 
-    def forget(self) -> None:
-        """After ``claim``: begin anew, as if nothing had been written yet."""
-        if self._mark is not None:
-            self._mark = self._marked(-1, "")
+    def adopt(self, batch: int, entry: str) -> None:
+        """After ``claim``: take this for the last batch written; -1 and no entry to begin anew."""
+        self._mark = self._marked(batch, entry)
 
     def ready(self) -> None:
         """After ``claim``, once it is clear that this run goes on: say so, and pick up the open windows."""
@@ -139,6 +138,7 @@ class Sink:
         records = [(self.target.topic, _messages(rows, self.target))]
         if dead:
             records.append((self.target.dead, _dead_messages(dead, self.target.query, batch)))
+        self._checkpoint.sync(batch)
         self._crash("before-commit")
         self._commit(records, self._marked(batch, entry))
         self._crash("after-commit")
