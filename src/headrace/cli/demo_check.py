@@ -33,7 +33,7 @@ Rows = dict[tuple[Any, ...], tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Log:
-    """What the log holds: events and broken records by position, what was put aside as dead, and what late for a view."""
+    """What the log holds, by position: events, broken records, what was put aside as dead, and as late for a view."""
 
     found: dict[Position, dict[str, Any]]
     broken: frozenset[Position]
