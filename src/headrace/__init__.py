@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from headrace.pipelines.alerts import Email, LogLine, Webhook
     from headrace.pipelines.app import App
     from headrace.pipelines.table import Table
+    from headrace.pipelines.time import DeviceClock
     from headrace.pipelines.windows import hopping, session, tumbling
 
 __version__ = "0.1.0"
 
 __all__ = [
     "App",
+    "DeviceClock",
     "Email",
     "F",
     "LogLine",
@@ -33,6 +35,7 @@ __all__ = [
 
 _HOMES = {
     "App": "headrace.pipelines.app",
+    "DeviceClock": "headrace.pipelines.time",
     "Email": "headrace.pipelines.alerts",
     "LogLine": "headrace.pipelines.alerts",
     "Table": "headrace.pipelines.table",

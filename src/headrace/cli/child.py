@@ -20,6 +20,7 @@ __all__ = ["NodeInUse", "node_for"]
 
 START_PATIENCE_S, STOP_PATIENCE_S = 30.0, 10.0
 _PR_SET_PDEATHSIG = 1
+_MAIN = "from headrace.cli import main; main()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ def _started(data: Path, told: Callable[[str], None]) -> Iterator[str]:
     data.mkdir(parents=True, exist_ok=True)
     with (data / "node.log").open("ab") as log:
         child = subprocess.Popen(
-            [sys.executable, "-c", "from headrace.cli import main; main()", "up", "--data", str(data)],
+            [sys.executable, "-c", _MAIN, "up", "--data", str(data), "--listen", DEFAULT_SERVER],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,

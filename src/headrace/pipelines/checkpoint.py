@@ -75,7 +75,8 @@ class Checkpoint:
 
     def sync(self, batch: int) -> None:
         """Have on disk what Spark needs to do this batch again."""
-        wanted = [self.path / "metadata", self.path / "offsets" / str(batch), self.path / "commits" / str(batch - 1)]
+        wanted = [self.path / "offsets" / str(batch), self.path / "commits" / str(batch - 1)]
+        wanted += [self.path / "metadata"] if batch == 0 else []
         for store in (self.path / "state").glob("*/*"):
             wanted += [store / f"{batch}.{kind}" for kind in _STATE_KINDS]
         folders = set()

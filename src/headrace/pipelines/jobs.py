@@ -62,6 +62,7 @@ class QueryJob:
             self.sink.adopt(*self.checkpoint.restore(mark.batch, mark.entry))
         self.sink.ready()
         with self._building:
+            self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.generation.id)
             frame = built(self._spark, self.plan.query, self.inputs, self._stream).frame
             writer = frame.writeStream.queryName(self.generation.id).outputMode(self.plan.output_mode)
             return (
@@ -83,8 +84,9 @@ class QueryJob:
         return {"rows_in": found.rows_in, "late": found.late, "dead": found.dead + self.sink.dead_rows}
 
     def done(self) -> None:
-        """Let go of the producer."""
+        """Let go of the producer, and of a client that may know a broker that is no more."""
         self.sink.close()
+        self.cluster.close()
 
     def has_read(self, ends: Mapping[str, Mapping[int, int]]) -> bool:
         """Whether what lies before these ends of its topics was written."""

@@ -1,9 +1,9 @@
 """The mark of a query: the last batch that it has written, on topic ``headrace.marks``, in the transaction of the rows.
 
-Key ``QUERY/0``; value ``{"epoch", "batch", "entry", "generation", "fingerprint"}``. ``entry`` is Spark's own record of
-the batch (its file of the offset log, word for word): a batch is known by that, not by its number, because Spark does
-not sync its files and may come back some batches earlier. ``epoch`` is the run that wrote it; a run that finds a
-later one has been replaced and stops.
+Key ``QUERY/0``; value ``{"epoch", "run", "batch", "entry", "generation", "fingerprint"}``. ``entry`` is Spark's own
+record of the batch (its file of the offset log, word for word): a batch is known by that, not by its number, because
+Spark does not sync its files and may come back some batches earlier. ``run`` is who wrote it, and ``epoch`` counts
+runs; a run that finds another of its own or a later epoch has been replaced and stops.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ class Mark:
     """The last batch that a query has written. Batch -1: none yet."""
 
     epoch: int
+    run: str
     batch: int
     entry: str
     generation: int

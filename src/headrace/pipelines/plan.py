@@ -15,6 +15,8 @@ from headrace.pipelines.declarations import EventTime, Kind, Query, Stream
 from headrace.pipelines.places import Place, wrong
 from headrace.pipelines.schema import Column, schema_text
 from headrace.pipelines.sink import DELETED, FINAL
+from headrace.pipelines.source.options import SourceOptions
+from headrace.pipelines.source.shape import output_type
 from headrace.pipelines.sql import CHANGES
 from headrace.pipelines.table import Table
 from headrace.pipelines.windows import reading
@@ -22,7 +24,7 @@ from headrace.pipelines.windows import reading
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Input", "Planned", "Result", "built", "empty", "planned", "raw_schema", "sources"]
+__all__ = ["Input", "Planned", "Result", "built", "empty", "planned", "sources"]
 
 _WINDOWS = ("spark.timeWindow", "spark.sessionWindow")
 
@@ -101,18 +103,20 @@ def planned(spark: SparkSession, app: App) -> dict[str, Planned]:
 
 def built(spark: SparkSession, query: Query, inputs: Mapping[str, Input], read: Callable[[Input], DataFrame]) -> Result:
     """The query's result, with windows as two columns each."""
-    from pyspark.errors import PySparkException
+    from pyspark.errors import AnalysisException, ParseException, PySparkException
 
     times = tuple(one.event_time.column for name in query.reads if (one := inputs[name]).event_time is not None)
     try:
         with reading(times):
             frame = _result(spark, query, [inputs[name] for name in query.reads], read)
         return _flattened(frame)
-    except HeadraceError:
-        raise
-    except PySparkException as error:
+    except (AnalysisException, ParseException) as error:
         raise wrong(f"{query} does not work: {_first_line(error)}", _place(error, query), _remedy(error)) from error
+    except (HeadraceError, PySparkException):
+        raise
     except Exception as error:
+        if type(error).__module__.startswith("py4j"):  # Spark's own trouble, no mistake of the user's
+            raise
         raise wrong(
             f"{query} raised {type(error).__name__}: {error}", _place(error, query), "see the line that it names"
         ) from error
@@ -140,30 +144,17 @@ def _table(one: Input, read: Callable[[Input], DataFrame]) -> Table:
 
 def empty(spark: SparkSession, one: Input) -> DataFrame:
     """What a query reads, without a row."""
-    schema = one.schema
-    if one.is_table:
-        schema += f", {DELETED} boolean"
-    elif isinstance(one.declared, Stream) and one.declared.raw:
-        schema += ", " + raw_schema(one.columns)
-    frame = spark.createDataFrame([], schema)
+    from pyspark.sql.types import StructType
+
+    raw = isinstance(one.declared, Stream) and one.declared.raw
+    options = SourceOptions("", one.topic, "", one.schema, raw=raw, kind="changes" if one.is_table else "events")
+    declared = StructType.fromDDL(one.schema)
+    if not isinstance(declared, StructType):
+        raise HeadraceError(f"{one.schema!r} is no schema.")
+    frame = spark.createDataFrame([], output_type(options, declared))
     if one.event_time is not None:
         frame = frame.withWatermark(one.event_time.column, f"{one.event_time.lateness_ms} milliseconds")
     return frame
-
-
-def raw_schema(columns: tuple[Column, ...]) -> str:
-    """The columns of the record itself, under other names where they would clash."""
-    taken = {column.name for column in columns}
-    kinds = {
-        "key": "binary",
-        "value": "binary",
-        "headers": "array<struct<key: string, value: binary>>",
-        "topic": "string",
-        "partition": "int",
-        "offset": "long",
-        "timestamp": "timestamp",
-    }
-    return ", ".join(f"`{'_' if name in taken else ''}{name}` {kind}" for name, kind in kinds.items())
 
 
 def _flattened(frame: DataFrame) -> Result:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.errors import FolderInUse, HeadraceError
+from headrace.errors import FolderInUse, HeadraceError, ServerAway
 from headrace.feed.cluster import Cluster
 from headrace.pipelines.app import App
 from headrace.pipelines.catalog import Catalog, Commands, iso_now, read_catalog
@@ -140,13 +140,23 @@ class Runner:
             while not self.stop_asked.is_set():
                 for name, action in commands.poll(LOOK_EVERY_S):
                     self._obey(name, action)
-                self.swap_what_caught_up()
-                if self._is_enough(targets):
+                if self._look(targets):
                     break
         finally:
             self.stop()
             commands.close()
         return 1 if any(one.status.state == "failed" for one in self.running.values()) else 0
+
+    def _look(self, targets: Mapping[str, dict[str, dict[int, int]]] | None) -> bool:
+        """Swap what caught up; whether it is enough. While the broker is away, neither."""
+        try:
+            self.swap_what_caught_up()
+            return self._is_enough(targets)
+        except HeadraceError as error:
+            if not (isinstance(error, ServerAway) or "LEADER_EPOCH" in str(error)):
+                raise
+            self.cluster.close()
+            return False
 
     def stop(self) -> None:
         """Stop all queries, within seconds."""

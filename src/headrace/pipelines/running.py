@@ -6,6 +6,7 @@ stopped and says why. While the broker is away nothing counts as a failure: the 
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
 import threading
@@ -27,7 +28,14 @@ ATTEMPTS = 5
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 WATCH_EVERY_S, TELL_EVERY_S = 0.1, 1.0
 
-_AWAY = re.compile(r"ServerAway|_TRANSPORT|_ALL_BROKERS_DOWN|_TIMED_OUT|Connection refused|TRANSPORT\)|TIMED_OUT\)")
+_AWAY = re.compile(
+    r"ServerAway|Connection refused|TRANSPORT|ALL_BROKERS_DOWN|TIMED_OUT|FENCED_LEADER_EPOCH|UNKNOWN_LEADER_EPOCH"
+)
+_COMES_BACK = {
+    "No space left on device": "room on the disk",
+    "failed to connect back": "a Python worker that did not start in time",
+    "reading the port number from": "a Python worker that did not start in time",
+}
 _RAISED = re.compile(
     r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt|Exit|Away|Lost|Input|Range|Full)\b.*)$", re.MULTILINE
 )
@@ -167,8 +175,9 @@ class RunningQuery:
             self.status.last_error = None
         self.status.batch = progress["batchId"]
         self.status.watermark = _watermark(progress["eventTime"] or {})
-        for name, count in self.job.counts().items():
-            setattr(self.status, name, count)
+        with contextlib.suppress(HeadraceError):  # the counts can wait for the broker; the query does by itself
+            for name, count in self.job.counts().items():
+                setattr(self.status, name, count)
         self._publish(asdict(self.status))
 
     def _may_go_on(self, error: BaseException) -> bool:
@@ -177,11 +186,11 @@ class RunningQuery:
             self._become("failed", why, f"cannot run: {why}")
             return False
         self.status.restarts += 1
-        if isinstance(error, ServerAway) or _AWAY.search(str(error)) or not is_reachable(self.job.bootstrap):
-            self._become("waiting", why, f"waits for the broker at {self.job.bootstrap}")
+        if waits_for := self._waits_for(error):
+            self._become("waiting", why, f"waits for {waits_for}")
+            self._stopping.wait(FIRST_PAUSE_S)
             while not is_reachable(self.job.bootstrap) and not self._stopping.wait(0.5):
                 pass
-            self._stopping.wait(FIRST_PAUSE_S)
             return True
         self._failures += 1
         if self._failures >= ATTEMPTS:
@@ -191,6 +200,13 @@ class RunningQuery:
         self._become("waiting", why, f"failed and starts again in {pause:g} s: {why}")
         self._stopping.wait(pause)
         return True
+
+    def _waits_for(self, error: BaseException) -> str | None:
+        """What is to blame and will come back; None if it is the query's own fault."""
+        text = str(error)
+        if isinstance(error, ServerAway) or _AWAY.search(text) or not is_reachable(self.job.bootstrap):
+            return f"the broker at {self.job.bootstrap}"
+        return next((what for sign, what in _COMES_BACK.items() if sign in text), None)
 
     def _become(self, state: str, error: str | None, sentence: str) -> None:
         was, self.status.state = self.status.state, state

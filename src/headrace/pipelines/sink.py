@@ -1,9 +1,9 @@
 """The sink: a batch of a query's rows becomes records of its topic, once.
 
 All records of a batch and its mark are one transaction, so a batch is visible as a whole or not at all. A batch that
-Spark does again finds its mark and writes nothing. Taking over (``claim``) fences the run before; whoever was
-fenced stops. The rows come to the driver as Arrow and leave through one producer per query: what a view changes in a
-batch is small next to what it read, and one transaction per batch costs less than one per task.
+Spark does again finds its mark and writes nothing. Taking over (``claim``) fences the run before; whoever was fenced
+finds the other's mark and stops. The rows come to the driver as Arrow and leave through one producer per query: what a
+view changes in a batch is small next to what it read, and one transaction per batch costs less than one per task.
 
 A row of a window is written with ``"final":false`` while the window is open, and once more with ``"final":true`` when
 the watermark has passed its end, in the batch in which that happens. The rows of open windows are kept here; a new
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -41,9 +42,6 @@ DELETED = "_deleted"
 """A boolean column of a view's result: true deletes the row of this key."""
 FINAL = "final"
 
-_FENCED = frozenset(
-    {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED, KafkaError._FATAL}
-)
 _OPEN, _CLOSED = b'"final":false}', b'"final":true}'
 _CHUNK = 50_000
 _TIMEOUT_S = 30.0
@@ -89,6 +87,7 @@ class Sink:
         self._crash = crash or (lambda point: None)
         self._producer: Producer | None = None
         self._mark: Mark | None = None
+        self._run = uuid.uuid4().hex[:12]
         self._epoch: int | None = None
         self._open: pl.DataFrame | None = None
 
@@ -100,16 +99,23 @@ class Sink:
     def claim(self) -> Mark | None:
         """Take over the query: fence whoever wrote before, and find the mark. Superseded if a later run has done so."""
         self.close()
+        if self._epoch is not None:
+            self._read_mark()
         self._producer = self._transactional()
-        found = read_table(self._cluster, MARKS, mark_key(self.target.query)).get(mark_key(self.target.query))
-        self._mark = Mark.read(found) if found else None
-        seen = self._mark.epoch if self._mark else 0
+        found = self._read_mark()
         if self._epoch is None:
-            self._epoch = seen + 1
-        elif seen != self._epoch:
+            self._epoch = found.epoch + 1 if found else 1
+        return found
+
+    def _read_mark(self) -> Mark | None:
+        key = mark_key(self.target.query)
+        value = read_table(self._cluster, MARKS, key).get(key)
+        self._mark = Mark.read(value) if value else None
+        found = self._mark
+        if found is not None and self._epoch is not None and found.run != self._run and found.epoch >= self._epoch:
             self.close()
             raise Superseded(f"another run of {self.target.query!r} has taken over.")
-        return self._mark
+        return found
 
     def adopt(self, batch: int, entry: str) -> None:
         """After ``claim``: take this for the last batch written; -1 and no entry to begin anew."""
@@ -157,7 +163,7 @@ class Sink:
     def _marked(self, batch: int, entry: str) -> Mark:
         if self._epoch is None:
             raise HeadraceError(f"{self.target.query!r} was not claimed.")
-        return Mark(self._epoch, batch, entry, self.target.generation, self.target.fingerprint)
+        return Mark(self._epoch, self._run, batch, entry, self.target.generation, self.target.fingerprint)
 
     def _transactional(self) -> Producer:
         producer = Producer(
@@ -200,8 +206,6 @@ class Sink:
 
     def _explained(self, error: KafkaError, doing: str) -> HeadraceError:
         sentence = f"{self.target.query}: {doing}: {error.str().rstrip('.')} ({error.name().lstrip('_')})."
-        if error.code() in _FENCED:
-            return Superseded(f"another run of {self.target.query!r} has taken over.", detail=sentence)
         return ServerAway(sentence) if error.retriable() else HeadraceError(sentence)
 
 
