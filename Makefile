@@ -6,7 +6,7 @@ BIN := .venv/bin
 ROUNDS ?= 20
 SEED ?=
 BENCH ?=
-RECORDS ?= 1000000
+DEMO_SECONDS ?= 60
 
 NATIVE := $(shell find native -name target -prune -o -type f \( -name '*.rs' -o -name 'Cargo.*' \) -print)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -16,11 +16,11 @@ HEAD := printf '\n\033[1m%s\033[0m\n'
 .PHONY: help setup kafka test check unit system lint format types layers native faults fuzz bench-broker bench-pipelines demo clean
 
 help: ## Show this list
-	@echo "Headrace: a durable log that speaks the Kafka protocol. Start with 'make demo' or 'make test'."
+	@echo "Headrace: a log that speaks the Kafka protocol, pipelines on Spark, live views. Start with 'make demo' or 'make test'."
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
-	@echo "  Options: ROUNDS=1000 SEED=7 (faults), BENCH='--only produce --quick' (bench-broker), RECORDS=100000 (demo),"
+	@echo "  Options: ROUNDS=1000 SEED=7 (faults), BENCH='--only produce --quick' (bench-broker), DEMO_SECONDS=20 (demo),"
 	@echo "  PYTHON=python3.13 (setup), T='tests/log -k compaction' (unit, system: what to run instead of all)."
 
 setup: .venv/kernel.stamp ## Make .venv, install what Headrace needs, build the native kernel
@@ -92,8 +92,8 @@ bench-pipelines: setup ## Headrace against plain PySpark, side by side (about 20
 	@scripts/fetch-spark-kafka
 	@$(BIN)/python -m benchmarks.bench_pipelines $(BENCH)
 
-demo: setup ## Start a node, write and read a million records, verify them
-	@$(BIN)/python scripts/demo.py --records $(RECORDS)
+demo: setup ## A shop with live views for a minute (DEMO_SECONDS=60), then every view is checked against the log
+	@DEMO_SECONDS=$(DEMO_SECONDS) $(BIN)/headrace demo
 
 clean: ## Remove everything that make made
 	rm -rf .venv .tools native/target src/headrace/_kernel*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

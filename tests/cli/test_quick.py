@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import typer
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -38,6 +38,7 @@ def asked_of_the_library(arguments: list[str], monkeypatch: pytest.MonkeyPatch) 
     return asked[0] if asked else None
 
 
+@settings(deadline=None)
 @given(command_lines)
 def test_both_ways_read_the_same(arguments: list[str]) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
