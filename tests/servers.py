@@ -27,6 +27,7 @@ LOG4J = Path(__file__).resolve().parent / "log4j2.properties"
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 _LISTENS = re.compile(rb"listens on (\S+):(\d+)")
+_SERVES = re.compile(r"Views and status: (\S+)")
 
 
 class ServerFailed(Exception):
@@ -119,9 +120,11 @@ class Headrace:
         options: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
         prefix: Sequence[str] = (),
+        http: str = "none",
         start: bool = True,
     ) -> None:
         self.folder = folder
+        self.http = http
         self.data = folder / "data"
         self.port = port
         self.options = tuple(options)
@@ -154,6 +157,11 @@ class Headrace:
     def output(self) -> str:
         return (self.folder / "output.log").read_text(errors="replace")
 
+    @property
+    def web(self) -> str:
+        """The address of its page, as it said last."""
+        return _SERVES.findall(self.output)[-1]
+
     def spawn(self) -> None:
         """Starts the process on a given port and does not wait."""
         self._process = self._spawned()
@@ -161,6 +169,7 @@ class Headrace:
     def _spawned(self) -> _Process:
         listen = f"127.0.0.1:{self.port}"
         command = [str(Path(sys.executable).with_name("headrace")), "up", "--data", str(self.data), "--listen", listen]
+        command += ["--http", self.http]
         return _Process([*self.prefix, *command, *self.options], self.folder / "output.log", self.env)
 
     def start(self, patience: float = 30.0) -> None:

@@ -97,5 +97,6 @@ def test_a_module_says_what_it_is_and_what_is_public(path: Path) -> None:
 def test_the_package_exports_its_version_as_the_project_states_it() -> None:
     import headrace
 
-    assert headrace.__all__ == ["__version__"]
+    assert sorted(headrace.__all__) == dir(headrace)
+    assert all(getattr(headrace, name) is not None for name in headrace.__all__)
     assert f'version = "{headrace.__version__}"' in (ROOT / "pyproject.toml").read_text()

@@ -12,7 +12,7 @@ use crate::errors::raised;
 
 /// One Arrow record batch: `pyarrow.record_batch(this)` and its like take it without a copy.
 #[pyclass(module = "headrace._kernel", frozen)]
-pub struct ArrowBatch(StructArray);
+pub struct ArrowBatch(pub StructArray);
 
 #[pymethods]
 impl ArrowBatch {

@@ -5,6 +5,7 @@ mod batches;
 mod buffer;
 mod compaction;
 mod errors;
+mod json;
 mod making;
 mod sharing;
 
@@ -23,6 +24,8 @@ mod _kernel {
     use crate::compaction::{LatestOffsets, compact, drop_keys};
     #[pymodule_export]
     use crate::errors::BadBatch;
+    #[pymodule_export]
+    use crate::json::{arrow_to_json, json_to_arrow};
     #[pymodule_export]
     use crate::making::{alloc, build_batch, recompress, set_append_time};
     #[pymodule_export]

@@ -89,6 +89,25 @@ def records_to_arrow(data: Buffer, start_offset: int = 0, end_offset: int = ...,
     int64, timestamp timestamp[ms, UTC], key binary, value binary, headers list<struct<key: string, value: binary>>. key
     and value use large offsets only when they must."""
 
+def json_to_arrow(values: object, schema: object) -> tuple[ArrowBatch, list[tuple[int, str, str]]]:
+    """JSON objects, a column of binary of any Arrow library, as the typed columns of a schema of any: the good rows in
+    order, and (row, reason, detail) of the bad.
+
+    Strict JSON (RFC 8259), nested at most 128 deep. A field that is not in the schema is passed over, one that is not
+    in the value is null, of two with one name the last counts. Types: boolean, integers (also written as 1.0 or 1e3),
+    floats (also "NaN", "Infinity", "-Infinity"), decimal (numbers and strings, rounded half up), string, binary
+    (base64), date (YYYY-MM-DD), timestamp in microseconds (ISO 8601, UTC where no zone is named; or an epoch number in
+    seconds, milliseconds, microseconds or nanoseconds, as its size says), lists, maps with string keys, structs.
+    Reasons: ``no-value``, ``not-json``, ``wrong-type``, ``out-of-range``, ``missing`` (null for NOT NULL),
+    ``too-deep``.
+    ValueError if the schema has other types, or the values are more than 2 GiB."""
+
+def arrow_to_json(rows: object, columns: Sequence[str] | None = None) -> ArrowBatch:
+    """Each row of a record batch as a compact JSON object of these columns (all), in a column ``json`` of binary.
+
+    Nulls are written. Timestamps are ISO 8601 with microseconds and Z (none without a zone), decimals strings, binary
+    base64, what is no JSON number "NaN", "Infinity", "-Infinity", maps objects: ``json_to_arrow`` reads it back."""
+
 def build_batch(
     records: Iterable[tuple[int, bytes | None, bytes | None, Sequence[RecordHeader]]],
     *,

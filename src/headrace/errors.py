@@ -7,11 +7,13 @@
     │   ├── InvalidTopicName · InvalidConfig · InvalidPartitions · InvalidRequest
     │   ├── InvalidRecord · CorruptMessage · RecordTooLarge · InvalidTimestamp
     │   ├── OutOfOrderSequence · InvalidProducerEpoch · InvalidTransactionState
-    │   └── OffsetOutOfRange
+    │   ├── OffsetOutOfRange · InvalidQuery
+    │   └── InvalidDeclaration       a mistake in an app; the detail says where
     ├── NotFound
-    │   └── UnknownTopic · UnknownTopicId
+    │   └── UnknownTopic · UnknownTopicId · UnknownView
     ├── AlreadyExists
     │   └── TopicExists
+    ├── ServerAway                   a broker that was asked does not answer (yet)
     └── StorageError                 the disk, not the caller
         ├── StorageFull              refused now, accepted again when there is room
         ├── PartitionFailed          an fsync failed: this partition takes no more writes
@@ -34,9 +36,11 @@ __all__ = [
     "FolderTooNew",
     "HeadraceError",
     "InvalidConfig",
+    "InvalidDeclaration",
     "InvalidInput",
     "InvalidPartitions",
     "InvalidProducerEpoch",
+    "InvalidQuery",
     "InvalidRecord",
     "InvalidRequest",
     "InvalidTimestamp",
@@ -47,11 +51,13 @@ __all__ = [
     "OutOfOrderSequence",
     "PartitionFailed",
     "RecordTooLarge",
+    "ServerAway",
     "StorageError",
     "StorageFull",
     "TopicExists",
     "UnknownTopic",
     "UnknownTopicId",
+    "UnknownView",
 ]
 
 
@@ -153,6 +159,14 @@ class OffsetOutOfRange(InvalidInput):
     kafka_code = 1
 
 
+class InvalidQuery(InvalidInput):
+    """A question to a view that cannot be answered: unknown column, bad SQL, or more work than is allowed."""
+
+
+class InvalidDeclaration(InvalidInput):
+    """A mistake in what an app declares; the detail says in which file and line."""
+
+
 class NotFound(HeadraceError):
     """What was named does not exist."""
 
@@ -171,6 +185,10 @@ class UnknownTopicId(NotFound):
     retriable = True
 
 
+class UnknownView(NotFound):
+    """No view of this name, or no row of this key in it."""
+
+
 class AlreadyExists(HeadraceError):
     """What was to be made is there already."""
 
@@ -179,6 +197,12 @@ class TopicExists(AlreadyExists):
     """A topic of this name exists."""
 
     kafka_code = 36
+
+
+class ServerAway(HeadraceError):
+    """A broker that was asked does not answer; it may be back later."""
+
+    retriable = True
 
 
 class StorageError(HeadraceError):

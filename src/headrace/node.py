@@ -2,6 +2,9 @@
 
 The only file that knows all parts. SIGTERM, SIGINT and SIGHUP stop the node (unless whoever started it
 had them ignored, as nohup does): what was acknowledged is on disk before it exits.
+
+The broker runs in this process, and nothing else does. Views are served by a child process (``headrace.serving``)
+that starts beside it: it gets our listening socket, dies with us, and is started again when it dies.
 """
 
 from __future__ import annotations
@@ -9,50 +12,198 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import errno
 import gc
+import importlib.util
+import json
 import logging
+import os
 import resource
 import signal
+import socket
 import sys
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 import uvloop
 
 from headrace.broker.broker import Broker
+from headrace.errors import InvalidConfig
 from headrace.settings import BrokerSettings
 
-__all__ = ["run_node"]
+__all__ = ["Listening", "WebAddress", "WebAddressFailed", "run_node"]
 
 _logger = logging.getLogger(__name__)
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_NEEDED_TO_SERVE = ("starlette", "uvicorn", "pyarrow", "confluent_kafka")
+_RESTART_AFTER_S, _RESTART_AT_MOST_S, _LIVED_S = 0.25, 10.0, 1.0
+_PATIENCE_S = 5.0
 
 
-Listening = Callable[[str, int, str | None], None]
-"""Host and port, and the address of the metrics if there is one."""
+@dataclass(frozen=True, slots=True)
+class WebAddress:
+    """Where views are to be served. ``may_move``: another port will do if this one is taken."""
+
+    host: str
+    port: int
+    may_move: bool = False
 
 
-def run_node(settings: BrokerSettings, listening: Listening) -> None:
-    """Run a node; returns after it has stopped. ``listening`` is called once clients can connect."""
+class WebAddressFailed(InvalidConfig):
+    """The address for views cannot be listened on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Where a node listens: Kafka clients, and browsers and programs if views are served."""
+
+    host: str
+    port: int
+    web: str | None
+    metrics: str | None = None
+    """Where Prometheus asks."""
+
+
+def run_node(settings: BrokerSettings, listening: Callable[[Listening], None], web: WebAddress | None = None) -> None:
+    """Run a node; returns after it has stopped. ``listening`` is called once clients can connect. ``web`` is where
+    views are served; None: nowhere."""
     _log_to_stderr()
     _raise_file_limit()
     _keep_freed_memory()
-    uvloop.run(_run(settings, listening))
+    with contextlib.ExitStack() as stack:
+        server = None
+        if web is not None and _serving_is_installed():
+            server = stack.enter_context(_listen(web))
+        uvloop.run(_run(settings, listening, server))
 
 
-async def _run(settings: BrokerSettings, listening: Listening) -> None:
+async def _run(settings: BrokerSettings, listening: Callable[[Listening], None], server: socket.socket | None) -> None:
     loop = asyncio.get_running_loop()
     told_to_stop = asyncio.Event()
     for number in _STOP_SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             loop.add_signal_handler(number, told_to_stop.set)
-    async with Broker(settings) as broker:
-        # All that is alive now stays alive: the garbage collector need not look at it again.
-        gc.freeze()
-        listening(settings.host, broker.port, broker.metrics_address)
-        await told_to_stop.wait()
-        _logger.info("stopping")
+    views = _Views(server, settings.data) if server is not None else None
+    try:
+        if views is not None:
+            await views.start()
+        async with Broker(settings) as broker:
+            # All that is alive now stays alive: the garbage collector need not look at it again.
+            gc.freeze()
+            if views is not None:
+                views.serve(_reachable(settings.host, broker.port))
+            address = _url(server) if server is not None else None
+            listening(Listening(settings.host, broker.port, address, broker.metrics_address))
+            await told_to_stop.wait()
+            _logger.info("stopping")
+            if views is not None:
+                await views.stop()
+    finally:
+        if views is not None:
+            await views.stop()
+
+
+class _Views:
+    """The child process that serves views: started, told what to serve once the broker is up, started again if it
+    dies."""
+
+    def __init__(self, server: socket.socket, data: Path) -> None:
+        self._server = server
+        self._data = data
+        self._process: asyncio.subprocess.Process | None = None
+        self._watch: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start it: it imports what it needs while the broker starts."""
+        number = self._server.fileno()
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "headrace.serving.process", str(os.getpid())),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.DEVNULL,
+            pass_fds=[number],
+            start_new_session=True,
+        )
+
+    def serve(self, bootstrap: str) -> None:
+        """Tell it what to serve, and watch it."""
+        self._tell(bootstrap)
+        self._watch = asyncio.create_task(self._watched(bootstrap))
+
+    async def stop(self) -> None:
+        """Stop it, gently at first."""
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        process, self._process = self._process, None
+        if process is None or process.returncode is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), _PATIENCE_S)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+    def _tell(self, bootstrap: str) -> None:
+        if self._process is None or self._process.stdin is None:
+            return
+        host = self._server.getsockname()[0]
+        told = {"bootstrap": bootstrap, "data": str(self._data), "host": host, "socket": self._server.fileno()}
+        self._process.stdin.write(json.dumps(told).encode() + b"\n")
+
+    async def _watched(self, bootstrap: str) -> None:
+        pause = _RESTART_AFTER_S
+        while self._process is not None:
+            started = time.monotonic()
+            code = await self._process.wait()
+            pause = _RESTART_AFTER_S if time.monotonic() - started > _LIVED_S else min(pause * 2, _RESTART_AT_MOST_S)
+            how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
+            _logger.warning("the process that serves views %s; it is started again in %.1f s", how, pause)
+            await asyncio.sleep(pause)
+            await self.start()
+            self._tell(bootstrap)
+
+
+def _serving_is_installed() -> bool:
+    missing = [name for name in _NEEDED_TO_SERVE if importlib.util.find_spec(name) is None]
+    if missing:
+        _logger.warning("views are not served: %s is missing (pip install 'headrace[pipelines]')", missing[0])
+    return not missing
+
+
+def _listen(web: WebAddress) -> socket.socket:
+    """The listening socket; on any free port if the given one is taken and was not asked for."""
+    family = socket.AF_INET6 if ":" in web.host else socket.AF_INET
+    try:
+        return socket.create_server((web.host, web.port), family=family)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise WebAddressFailed(f"cannot serve views on {web.host}:{web.port}: {error.strerror}.") from error
+        if not web.may_move:
+            raise WebAddressFailed(
+                f"{web.host}:{web.port} is in use by another process.",
+                hint="choose another address with --http HOST:PORT (port 0 takes any free port), or --http none",
+            ) from error
+        server = socket.create_server((web.host, 0), family=family)
+        _logger.warning("port %d is in use: views are served on port %d", web.port, server.getsockname()[1])
+        return server
+
+
+def _url(server: socket.socket) -> str:
+    host, port = server.getsockname()[:2]
+    return f"http://{_reachable(host, port)}"
+
+
+def _reachable(host: str, port: int) -> str:
+    """Where this machine reaches what listens there."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _raise_file_limit() -> None:

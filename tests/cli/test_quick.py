@@ -8,18 +8,21 @@ from typing import Any
 
 import pytest
 import typer
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from headrace.cli import up
 from headrace.cli.app import app
 from headrace.cli.quick import read_options
+from headrace.cli.start import DEFAULT_HTTP
 
-Asked = tuple[Path, str, str | None, list[str], str | None, bool]
+Asked = tuple[Path, str, str | None, list[str], str, str | None, bool]
 
 values = st.sampled_from(["x", "json", "text", "127.0.0.1:0", "a=1", "", "-x"])
-flags = st.sampled_from(["--data", "-d", "--listen", "-l", "--advertise", "--metrics", "--set", "-c", "--output", "-o"])
+flags = st.sampled_from(
+    ["--data", "-d", "--listen", "-l", "--advertise", "--http", "--metrics", "--set", "-c", "--output", "-o"]
+)
 odd = st.sampled_from(["--data=x", "--help", "-h", "--nope", "x", "--", "-dx"])
 command_lines = st.lists(st.tuples(flags, values) | st.tuples(odd), max_size=5).map(
     lambda pairs: list(itertools.chain.from_iterable(pairs))
@@ -30,22 +33,30 @@ def asked_of_the_library(arguments: list[str], monkeypatch: pytest.MonkeyPatch) 
     asked: list[Asked] = []
 
     def start(
-        data: Path, listen: str, advertise: str | None, settings: list[str], *, metrics: str | None, as_json: bool
+        data: Path,
+        listen: str,
+        advertise: str | None,
+        settings: list[str],
+        *,
+        http: str,
+        metrics: str | None,
+        as_json: bool,
     ) -> None:
-        asked.append((data, listen, advertise, list(settings), metrics, as_json))
+        asked.append((data, listen, advertise, list(settings), http, metrics, as_json))
 
     monkeypatch.setattr(up, "start_node", start)
     CliRunner().invoke(app, ["up", *arguments])
     return asked[0] if asked else None
 
 
+@settings(deadline=None)
 @given(command_lines)
 def test_both_ways_read_the_same(arguments: list[str]) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         quick = read_options(arguments)
         if quick is not None:
-            as_json = quick.output == "json"
-            short = (Path(quick.data), quick.listen, quick.advertise, list(quick.settings), quick.metrics, as_json)
+            where = (Path(quick.data), quick.listen, quick.advertise)
+            short = (*where, list(quick.settings), quick.http, quick.metrics, quick.output == "json")
             assert asked_of_the_library(arguments, monkeypatch) == short
 
 
@@ -61,4 +72,12 @@ def test_settings_in_the_environment_are_left_to_the_library(monkeypatch: pytest
     assert read_options([]) is not None
     monkeypatch.setenv("HEADRACE_LISTEN", "127.0.0.1:0")
     assert read_options([]) is None
-    assert asked_of_the_library([], monkeypatch) == (Path("headrace-data"), "127.0.0.1:0", None, [], None, False)
+    assert asked_of_the_library([], monkeypatch) == (
+        Path("headrace-data"),
+        "127.0.0.1:0",
+        None,
+        [],
+        DEFAULT_HTTP,
+        None,
+        False,
+    )

@@ -23,11 +23,11 @@ pytestmark = pytest.mark.system
 
 @contextmanager
 def running(
-    *options: str, env: Mapping[str, str] | None = None, folder: Path | None = None
+    *options: str, env: Mapping[str, str] | None = None, folder: Path | None = None, http: str = "none"
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A node that has printed its first line."""
     with subprocess.Popen(
-        [HEADRACE, "up", *options],
+        [HEADRACE, "up", *options, "--http", http],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -60,6 +60,7 @@ def test_json_says_the_same(tmp_path: Path) -> None:
             "host": "127.0.0.1",
             "port": told["port"],
             "data": str(tmp_path),
+            "web": None,
             "metrics": None,
         }
 
@@ -140,6 +141,8 @@ def test_a_folder_of_a_newer_format_is_refused_and_left_alone(tmp_path: Path, mo
     [
         (["--listen", "127.0.0.1:http"], "is not an address"),
         (["--listen", "no.such.host.invalid:0"], "cannot listen on"),
+        (["--http", "127.0.0.1:http"], "is not an address"),
+        (["--http", "no.such.host.invalid:0"], "cannot serve views on"),
         (["--set", "no.such.setting=1"], "no.such.setting"),
         (["--set", "num.partitions=many"], "num.partitions"),
         (["--set", "num.partitions"], "is not NAME=VALUE"),
@@ -175,7 +178,7 @@ def test_the_version_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["up"], ["topic"], ["produce"], ["consume"], ["group", "seek"], ["log", "dump"]]
+    "command", [[], ["up"], ["topic"], ["produce"], ["consume"], ["group", "seek"], ["view", "get"], ["log", "dump"]]
 )
 def test_help_teaches_with_examples(command: list[str]) -> None:
     out = Cli()(*command, "--help").out

@@ -12,6 +12,7 @@ pub mod compact;
 pub mod crc;
 pub mod error;
 pub mod header;
+pub mod json;
 pub mod latest;
 mod lz4;
 pub mod share;

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.cli.failures import explained, report
-from headrace.cli.start import DEFAULT_DATA, DEFAULT_LISTEN, start_node
+from headrace.cli.start import DEFAULT_DATA, DEFAULT_HTTP, DEFAULT_LISTEN, start_node
 
 __all__ = ["UpOptions", "quick_up", "read_options"]
 
@@ -24,6 +24,7 @@ class UpOptions:
     data: str = DEFAULT_DATA
     listen: str = DEFAULT_LISTEN
     advertise: str | None = None
+    http: str = DEFAULT_HTTP
     metrics: str | None = None
     settings: tuple[str, ...] = ()
     output: str = "text"
@@ -36,14 +37,8 @@ def quick_up(arguments: Sequence[str]) -> int | None:
         return None
     as_json = options.output == "json"
     try:
-        start_node(
-            Path(options.data),
-            options.listen,
-            options.advertise,
-            options.settings,
-            metrics=options.metrics,
-            as_json=as_json,
-        )
+        where = Path(options.data), options.listen, options.advertise
+        start_node(*where, options.settings, http=options.http, metrics=options.metrics, as_json=as_json)
     except KeyboardInterrupt:
         return 130
     except Exception as error:
@@ -65,6 +60,8 @@ def read_options(arguments: Sequence[str]) -> UpOptions | None:
                 options.listen = value
             case "--advertise":
                 options.advertise = value
+            case "--http":
+                options.http = value
             case "--metrics":
                 options.metrics = value
             case "--set" | "-c":

@@ -10,7 +10,7 @@ import typer
 from headrace.cli.command import Command
 from headrace.cli.options import Output
 from headrace.cli.output import OutputFormat
-from headrace.cli.start import DEFAULT_DATA, DEFAULT_LISTEN, start_node
+from headrace.cli.start import DEFAULT_DATA, DEFAULT_HTTP, DEFAULT_LISTEN, start_node
 
 __all__ = ["app"]
 
@@ -36,6 +36,15 @@ def up(
             help="The address clients are told, if not where it listens.",
         ),
     ] = None,
+    http: Annotated[
+        str,
+        typer.Option(
+            "--http",
+            metavar="HOST:PORT",
+            envvar="HEADRACE_HTTP",
+            help="Where views and the page are served; 'none' serves none.",
+        ),
+    ] = DEFAULT_HTTP,
     metrics: Annotated[
         str | None,
         typer.Option(
@@ -50,7 +59,7 @@ def up(
     ] = None,
     output: Output = OutputFormat.text,
 ) -> None:
-    """Start a node: a broker for any Kafka client. Ctrl-C or SIGTERM stops it cleanly.
+    """Start a node: a broker for any Kafka client, and a web server for views. Ctrl-C or SIGTERM stops it cleanly.
 
     [bold]Examples[/bold]
 
@@ -59,8 +68,9 @@ def up(
     headrace up --data /var/lib/headrace --listen 0.0.0.0:9092 --advertise log.example.org:9092
     headrace up --metrics 127.0.0.1:9308
     headrace up --listen 127.0.0.1:0 --set num.partitions=4 --set auto.create.topics.enable=false
+    headrace up --http 127.0.0.1:8081        (or --http none)
 
-    Once clients can connect it prints one line: Headrace listens on 127.0.0.1:9092 (data in headrace-data).
+    Once clients can connect it says so: Headrace listens on 127.0.0.1:9092 (data in headrace-data).
     There is no password and no encryption yet: do not listen where strangers are.
     """
-    start_node(data, listen, advertise, settings or [], metrics=metrics, as_json=output is OutputFormat.json)
+    start_node(data, listen, advertise, settings or [], http=http, metrics=metrics, as_json=output is OutputFormat.json)

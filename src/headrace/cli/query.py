@@ -1,0 +1,94 @@
+"""``headrace query list|stop|restart``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from headrace.cli.cluster import DEFAULT_SERVER, Cluster
+from headrace.cli.command import Command
+from headrace.cli.failures import CommandFailed
+from headrace.cli.options import ClientSettings, Output, Server
+from headrace.cli.output import OutputFormat, print_json, print_line, print_table
+from headrace.cli.pairs import name_values
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="query",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    help="Look at the queries of running apps; stop and restart them.",
+)
+
+Name = Annotated[str, typer.Argument(metavar="APP.QUERY", show_default=False)]
+
+
+@app.command("list", cls=Command)
+def list_queries(
+    server: Server = DEFAULT_SERVER, client: ClientSettings = None, output: Output = OutputFormat.text
+) -> None:
+    """List queries: state, batches, rows in, late and dead, watermark, and the last error."""
+    found = list(_queries(server, client).values())
+    if output is OutputFormat.json:
+        print_json(found)
+        return
+    headers = ["query", "kind", "state", "batch", "rows in", "late", "dead", "watermark", "restarts", "last error"]
+    print_table(
+        headers,
+        [
+            [
+                f"{one['app']}.{one['name']}",
+                one["kind"],
+                one["state"],
+                one["batch"],
+                one["rows_in"],
+                one["late"],
+                one["dead"],
+                one["watermark"],
+                one["restarts"],
+                one["last_error"],
+            ]
+            for one in found
+        ],
+    )
+
+
+@app.command(cls=Command)
+def stop(name: Name, server: Server = DEFAULT_SERVER, client: ClientSettings = None) -> None:
+    """Stop a query; the rest of its app goes on."""
+    _command(name, "stop", server, client)
+
+
+@app.command(cls=Command)
+def restart(name: Name, server: Server = DEFAULT_SERVER, client: ClientSettings = None) -> None:
+    """Start a query again that was stopped or has failed; it goes on where it was."""
+    _command(name, "restart", server, client)
+
+
+def _command(name: str, action: str, server: str, client: list[str] | None) -> None:
+    from headrace.pipelines.catalog import send_command
+
+    known = _queries(server, client)
+    if name not in known:
+        raise CommandFailed(f"there is no query {name!r}.", hint=f"there are: {', '.join(known) or 'none'}")
+    one = known[name]
+    send_command(_feed_cluster(server, client), one["app"], one["name"], action)
+    print_line(f"asked the run of {one['app']} (process {one['pid']}) to {action} {one['name']}")
+
+
+def _queries(server: str, client: list[str] | None) -> dict[str, dict[str, Any]]:
+    from headrace.pipelines.catalog import read_catalog
+
+    found = read_catalog(_feed_cluster(server, client), "query")
+    return {f"{one['app']}.{one['name']}": one for _, one in sorted(found.items())}
+
+
+def _feed_cluster(server: str, client: list[str] | None) -> Any:
+    from headrace.feed.cluster import Cluster as Asked
+
+    settings = name_values(client, "-X")
+    Cluster(server, settings)
+    return Asked(server, settings)

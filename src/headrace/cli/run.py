@@ -1,0 +1,153 @@
+"""``headrace run``: an app's pipelines, in the foreground."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.cli.child import node_for
+from headrace.cli.command import Command
+from headrace.cli.failures import CommandFailed
+from headrace.cli.options import ClientSettings
+from headrace.cli.pairs import name_values
+from headrace.cli.start import DEFAULT_DATA
+
+__all__ = ["app"]
+
+app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+
+
+@app.command(cls=Command)
+def run(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE[:APP]", show_default=False, help="A Python file with an hr.App.")
+    ],
+    once: Annotated[bool, typer.Option("--once", help="Process what is there now, then stop.")] = False,
+    until_idle: Annotated[bool, typer.Option("--until-idle", help="Stop when nothing more is to do.")] = False,
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Build anew what has changed or lost its checkpoint, then swap.")
+    ] = False,
+    start_from: Annotated[
+        str | None,
+        typer.Option("--from", metavar="TIME", help="Where a checkpoint is lost: go on from this time, state empty."),
+    ] = None,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            "--server",
+            "-s",
+            envvar="HEADRACE_SERVER",
+            metavar="HOST:PORT",
+            help="The node, or any Kafka broker. Without it: 127.0.0.1:9092, and a node is started if none is there.",
+        ),
+    ] = None,
+    data: Annotated[
+        Path,
+        typer.Option("--data", "-d", metavar="DIR", envvar="HEADRACE_DATA", help="Checkpoints, and the node's data."),
+    ] = Path(DEFAULT_DATA),
+    master: Annotated[str, typer.Option(metavar="URL", help="Spark's master.")] = "local[*]",
+    interval: Annotated[str, typer.Option(metavar="TIME", help="How often a batch begins at most.")] = "100 ms",
+    client: ClientSettings = None,
+) -> None:
+    """Run an app: its views, derived streams and alerts. Ctrl-C stops it within seconds; it goes on where it was.
+
+    [bold]Examples[/bold]
+
+    \b
+    headrace run shop.py
+    headrace run shop.py --once
+    headrace run shop.py --server kafka.example:9092 --data /var/lib/shop
+    headrace run shop.py --rebuild           after a view was changed
+
+    What Spark itself prints is in DIR/spark/spark.log.
+    """
+    from headrace.pipelines.load import load_app
+    from headrace.pipelines.settings import RunSettings, Until
+
+    if once and until_idle:
+        raise CommandFailed("--once and --until-idle exclude each other.")
+    interval_ms = _milliseconds(interval)
+    loaded = load_app(file)
+    settings = name_values(client, "-X")
+    with node_for(server, data, settings, _tell) as node:
+        chosen = RunSettings(
+            node.server,
+            data,
+            node.log_data,
+            settings,
+            master,
+            interval_ms,
+            rebuild=rebuild,
+            start_from=start_from,
+            until=Until.ONCE if once else Until.IDLE if until_idle else Until.STOPPED,
+        )
+        code = _run(loaded, chosen)
+    _leave(code)
+
+
+def _run(loaded: object, settings: object) -> int:
+    from headrace.pipelines.app import App
+    from headrace.pipelines.runner import Runner
+    from headrace.pipelines.settings import RunSettings
+
+    if not isinstance(loaded, App) or not isinstance(settings, RunSettings):
+        raise TypeError("an app and its settings")
+    runner = Runner(loaded, settings, _tell)
+    with _stop_signals(runner.stop_asked.set):
+        _tell(f"app {loaded.name}: starting Spark")
+        runner.prepare()
+        return runner.run()
+
+
+def _tell(sentence: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {sentence}", flush=True)
+
+
+def _milliseconds(text: str) -> int:
+    from headrace.pipelines.durations import milliseconds
+
+    try:
+        return milliseconds(text)
+    except ValueError as bad:
+        raise CommandFailed(f"--interval: {bad}.", hint='say it like --interval "100 ms"') from None
+
+
+@contextlib.contextmanager
+def _stop_signals(stop: object) -> Iterator[None]:
+    """SIGINT, SIGTERM and SIGHUP ask to stop; a second one ends the process at once."""
+    asked = 0
+
+    def handle(number: int, frame: object) -> None:
+        nonlocal asked
+        asked += 1
+        if asked > 1:
+            os._exit(128 + number)
+        if callable(stop):
+            stop()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _leave(code: int) -> None:
+    """End now: everything is written, and Spark would take seconds to take itself apart."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is not None and getattr(gateway, "proc", None) is not None:
+        gateway.proc.stdin.close()
+    os._exit(code)

@@ -1,0 +1,196 @@
+"""How one query is started: its sink takes over, its checkpoint is put right, its plan is built on the streams."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from headrace.errors import HeadraceError
+from headrace.feed.cluster import Cluster
+from headrace.pipelines.checkpoint import Checkpoint, source_offsets
+from headrace.pipelines.declarations import Kind, Stream
+from headrace.pipelines.generations import CheckpointLost, Generation
+from headrace.pipelines.plan import Input, Planned, built, empty
+from headrace.pipelines.settings import RunSettings
+from headrace.pipelines.sink import Sink, Target
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["QueryJob", "ensure_checkpoint"]
+
+
+class QueryJob:
+    """One generation of one query, ready to be started, any number of times."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        plan: Planned,
+        generation: Generation,
+        inputs: Mapping[str, Input],
+        settings: RunSettings,
+        checkpoint: Checkpoint,
+        *,
+        building: threading.Lock,
+        crash: Callable[[str], None] | None = None,
+    ) -> None:
+        self.plan, self.generation, self.inputs, self.checkpoint = plan, generation, inputs, checkpoint
+        self.app, self.name, self.kind = plan.query.app, plan.query.name, plan.query.kind
+        self.bootstrap = settings.bootstrap
+        self.cluster = Cluster(settings.bootstrap, settings.client)
+        self._spark, self._settings, self._building = spark, settings, building
+        self._failure: BaseException | None = None
+        self._columns: dict[str, tuple[str, ...]] = {}
+        self.sink = Sink(self.cluster, _target(plan, generation), checkpoint, crash=crash)
+
+    @property
+    def start_over(self) -> bool:
+        """Whether the checkpoint is lost and a time to go on from was given."""
+        return self._settings.start_from is not None and not self.checkpoint.is_there
+
+    def start(self) -> StreamingQuery:
+        """Start it where it was. Fences a run before this one."""
+        self._failure = None
+        mark = self.sink.claim()
+        if self.start_over:
+            self.sink.adopt(-1, "")
+        elif mark is not None and mark.entry:
+            ensure_checkpoint(self.plan, self.checkpoint)
+            self.sink.adopt(*self.checkpoint.restore(mark.batch, mark.entry))
+        self.sink.ready()
+        with self._building:
+            self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.generation.id)
+            frame = built(self._spark, self.plan.query, self.inputs, self._stream).frame
+            writer = frame.writeStream.queryName(self.generation.id).outputMode(self.plan.output_mode)
+            return (
+                writer.foreachBatch(self._write)
+                .option("checkpointLocation", str(self.checkpoint.path))
+                .trigger(processingTime=f"{self._settings.interval_ms} milliseconds")
+                .start()
+            )
+
+    def failure(self) -> BaseException | None:
+        """What the sink raised."""
+        return self._failure
+
+    def counts(self) -> dict[str, int]:
+        """Rows in, late and dead since the beginning."""
+        from headrace.pipelines.source import counts
+
+        found = counts(self.bootstrap, self.generation.id, self._settings.client)
+        return {"rows_in": found.rows_in, "late": found.late, "dead": found.dead + self.sink.dead_rows}
+
+    def done(self) -> None:
+        """Let go of the producer, and of a client that may know a broker that is no more."""
+        self.sink.close()
+        self.cluster.close()
+
+    def has_read(self, ends: Mapping[str, Mapping[int, int]]) -> bool:
+        """Whether what lies before these ends of its topics was written."""
+        entry = self.checkpoint.last_entry()
+        mark = self.sink.mark
+        if entry is None or mark is None or mark.entry != entry:
+            return all(not any(partitions.values()) for partitions in ends.values())
+        return _reached(entry, ends)
+
+    def _write(self, frame: DataFrame, batch: int) -> None:
+        try:
+            self.sink.write(frame, batch)
+        except BaseException as error:
+            self._failure = error
+            raise
+
+    def _stream(self, one: Input) -> DataFrame:
+        from headrace.pipelines.source import SourceOptions, read_stream
+
+        declared = one.declared
+        times = one.event_time
+        stream = declared if isinstance(declared, Stream) else None
+        start = self._settings.start_from if self.start_over and self._settings.start_from else None
+        return read_stream(
+            self._spark,
+            SourceOptions(
+                bootstrap=self.bootstrap,
+                topic=one.topic,
+                query=self.generation.id,
+                schema=one.schema,
+                data=str(self._settings.log_data) if self._settings.log_data else None,
+                columns=self._needed(one),
+                raw=bool(stream and stream.raw),
+                event_time=times.column if times else None,
+                lateness_ms=times.lateness_ms if times else 0,
+                idle_after_ms=times.idle_after_ms if times else 30_000,
+                max_future_ms=times.max_future_ms if times else 3_600_000,
+                device_clock=stream.clock if stream else None,
+                start=start or (stream.start if stream else "earliest"),
+                max_records_per_trigger=self._settings.max_records,
+                client=tuple(self._settings.client.items()),
+                kind="changes" if one.is_table else "events",
+            ),
+        )
+
+    def _needed(self, one: Input) -> tuple[str, ...] | None:
+        """The columns of an input that the query looks at; None for all."""
+        from headrace.pipelines.source import needed_columns
+
+        if one.is_table or (isinstance(one.declared, Stream) and one.declared.raw):
+            return None
+        if one.name not in self._columns:
+
+            def build(frame: DataFrame) -> DataFrame:
+                read = {one.name: frame}
+                return built(
+                    self._spark,
+                    self.plan.query,
+                    self.inputs,
+                    lambda other: read.get(other.name, empty(self._spark, other)),
+                ).frame
+
+            self._columns[one.name] = needed_columns(self._spark, build, one.schema)
+        return self._columns[one.name]
+
+
+def ensure_checkpoint(plan: Planned, checkpoint: Checkpoint) -> None:
+    """Raise unless the checkpoint of a query that has written is there."""
+    if not checkpoint.is_there:
+        raise CheckpointLost(
+            f"the checkpoint of {plan.query} is gone, though it has written: {checkpoint.path}.",
+            hint="start over with `headrace run --rebuild`, which builds it anew from the log; or go on from a time "
+            "with `headrace run --from TIME`, which begins with empty state there",
+        )
+
+
+def _target(plan: Planned, generation: Generation) -> Target:
+    return Target(
+        query=generation.id,
+        topic=generation.topic,
+        key=plan.query.key,
+        columns=plan.written,
+        generation=generation.number,
+        fingerprint=generation.fingerprint,
+        upsert=plan.query.kind is Kind.VIEW,
+        window_end=plan.window_end,
+        deletes=plan.deletes,
+    )
+
+
+def _reached(entry: str, ends: Mapping[str, Mapping[int, int]]) -> bool:
+    """Whether the sources of an entry, which say their topic, have come to these ends."""
+    from headrace.pipelines.source import positions
+
+    reached: dict[str, dict[int, int]] = {}
+    for offset in source_offsets(entry):
+        if offset is None:
+            raise HeadraceError("a source without an offset")
+        topic, found = positions(offset)
+        known = reached.setdefault(topic, {})
+        for partition, position in found.items():
+            known[partition] = min(position, known.get(partition, position))
+    return all(
+        reached.get(topic, {}).get(partition, 0) >= end
+        for topic, partitions in ends.items()
+        for partition, end in partitions.items()
+    )

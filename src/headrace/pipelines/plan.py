@@ -1,0 +1,237 @@
+"""From declarations to Spark: each query's function is run over empty relations, which gives its columns and finds its
+mistakes before any query starts; then over the streams themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from headrace.errors import HeadraceError
+from headrace.pipelines.app import App, Declaration
+from headrace.pipelines.declarations import EventTime, Kind, Query, Stream
+from headrace.pipelines.places import Place, wrong
+from headrace.pipelines.schema import Column, schema_text
+from headrace.pipelines.sink import DELETED, FINAL
+from headrace.pipelines.source.options import SourceOptions
+from headrace.pipelines.source.shape import output_type
+from headrace.pipelines.sql import CHANGES
+from headrace.pipelines.table import Table
+from headrace.pipelines.windows import reading
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Input", "Planned", "Result", "built", "empty", "planned", "sources"]
+
+_WINDOWS = ("spark.timeWindow", "spark.sessionWindow")
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A thing that a query reads, as far as its reader is concerned."""
+
+    name: str
+    topic: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...] = ()
+    event_time: EventTime | None = None
+    declared: Declaration | None = None
+
+    @property
+    def is_table(self) -> bool:
+        """Whether its records are changes by key."""
+        return bool(self.key) and not isinstance(self.declared, Stream)
+
+    @property
+    def schema(self) -> str:
+        """Its columns as Spark reads them."""
+        return schema_text(self.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a query's function gave."""
+
+    frame: DataFrame
+    windows: tuple[str, ...]
+    """The columns that say when a row's window ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A query whose result is known."""
+
+    query: Query
+    columns: tuple[Column, ...]
+    """What is written, the final flag too."""
+    output_mode: str
+    window_end: str | None
+    deletes: bool
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The names of the columns that the result itself has."""
+        return tuple(column.name for column in self.columns[: -1 if self.window_end is not None else None])
+
+
+def sources(app: App, found: Mapping[str, Planned], topics: Mapping[str, str]) -> dict[str, Input]:
+    """What can be read: streams, tables, and the queries planned so far, on the topics of their present generation."""
+    inputs: dict[str, Input] = {}
+    for one in app:
+        if isinstance(one, Stream):
+            inputs[one.name] = Input(one.name, one.topic, one.columns, (), one.event_time, one)
+        elif not isinstance(one, Query):
+            inputs[one.name] = Input(one.name, one.topic, one.columns, one.key, None, one)
+        elif one.name in found and one.kind is not Kind.ALERT:
+            key = one.key if one.kind is Kind.VIEW else ()
+            topic = topics.get(one.name, one.topic)
+            inputs[one.name] = Input(one.name, topic, found[one.name].columns, key, one.event_time, one)
+    return inputs
+
+
+def planned(spark: SparkSession, app: App) -> dict[str, Planned]:
+    """Every query of the app, in order; the first mistake is an error that says where it is."""
+    found: dict[str, Planned] = {}
+    for query in app.queries:
+        inputs = sources(app, found, {})
+        found[query.name] = _planned(query, built(spark, query, inputs, lambda one: empty(spark, one)))
+    return found
+
+
+def built(spark: SparkSession, query: Query, inputs: Mapping[str, Input], read: Callable[[Input], DataFrame]) -> Result:
+    """The query's result, with windows as two columns each."""
+    from pyspark.errors import AnalysisException, ParseException, PySparkException
+
+    times = tuple(one.event_time.column for name in query.reads if (one := inputs[name]).event_time is not None)
+    try:
+        with reading(times):
+            frame = _result(spark, query, [inputs[name] for name in query.reads], read)
+        return _flattened(frame)
+    except (AnalysisException, ParseException) as error:
+        raise wrong(f"{query} does not work: {_first_line(error)}", _place(error, query), _remedy(error)) from error
+    except (HeadraceError, PySparkException):
+        raise
+    except Exception as error:
+        if type(error).__module__.startswith("py4j"):  # Spark's own trouble, no mistake of the user's
+            raise
+        raise wrong(
+            f"{query} raised {type(error).__name__}: {error}", _place(error, query), "see the line that it names"
+        ) from error
+
+
+def _result(spark: SparkSession, query: Query, inputs: list[Input], read: Callable[[Input], DataFrame]) -> DataFrame:
+    from pyspark.sql import DataFrame
+
+    if query.sql is not None:
+        for one in inputs:
+            read(one).createOrReplaceTempView(f"`{one.name}{CHANGES if one.is_table else ''}`")
+        return spark.sql(query.sql)
+    if query.function is None:
+        raise HeadraceError(f"{query} has neither a function nor SQL.")
+    arguments = [_table(one, read) if one.is_table else read(one) for one in inputs]
+    frame = query.function(*arguments)
+    if not isinstance(frame, DataFrame):
+        raise wrong(f"{query} returns {type(frame).__name__}.", query.place, "return a Spark DataFrame")
+    return frame
+
+
+def _table(one: Input, read: Callable[[Input], DataFrame]) -> Table:
+    return Table(one.name, one.key, lambda: read(one))
+
+
+def empty(spark: SparkSession, one: Input) -> DataFrame:
+    """What a query reads, without a row."""
+    from pyspark.sql.types import StructType
+
+    raw = isinstance(one.declared, Stream) and one.declared.raw
+    options = SourceOptions("", one.topic, "", one.schema, raw=raw, kind="changes" if one.is_table else "events")
+    declared = StructType.fromDDL(one.schema)
+    if not isinstance(declared, StructType):
+        raise HeadraceError(f"{one.schema!r} is no schema.")
+    frame = spark.createDataFrame([], output_type(options, declared))
+    if one.event_time is not None:
+        frame = frame.withWatermark(one.event_time.column, f"{one.event_time.lateness_ms} milliseconds")
+    return frame
+
+
+def _flattened(frame: DataFrame) -> Result:
+    """A window named NAME becomes NAME (its start) and NAME_end."""
+    from pyspark.sql import functions as F
+
+    columns, windows = [], []
+    for field in frame.schema.fields:
+        if any(field.metadata.get(kind) for kind in _WINDOWS):
+            columns.append(F.col(f"`{field.name}`.start").alias(field.name))
+            columns.append(F.col(f"`{field.name}`.end").alias(f"{field.name}_end"))
+            windows.append(f"{field.name}_end")
+        else:
+            columns.append(F.col(f"`{field.name}`"))
+    return Result(frame.select(*columns) if windows else frame, tuple(windows))
+
+
+def _planned(query: Query, result: Result) -> Planned:
+    found = [Column(field.name, field.dataType.simpleString()) for field in result.frame.schema.fields]
+    names = [column.name for column in found]
+    _ensure_names(query, names)
+    _ensure_event_time(query, found)
+    session = "session_window" in result.frame._jdf.queryExecution().analyzed().toString()
+    deletes = query.kind is Kind.VIEW and DELETED in names
+    flagged = bool(result.windows) and query.kind is Kind.VIEW and not deletes
+    columns = [column for column in found if not (deletes and column.name == DELETED)]
+    if flagged:
+        columns.append(Column(FINAL, "boolean"))
+        if FINAL in names:
+            raise wrong(f"{query} has a column {FINAL!r}.", query.place, "that name is the window's flag; rename yours")
+    mode = "update" if query.kind is Kind.VIEW and not session else "append"
+    return Planned(query, tuple(columns), mode, result.windows[0] if flagged else None, deletes)
+
+
+def _ensure_names(query: Query, names: list[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise wrong(f"{query} has two columns {name!r}.", query.place, "give one of them another name (.alias)")
+    for name in query.key:
+        if name not in names:
+            close = get_close_matches(name, names, n=1)
+            meant = f"did you mean {close[0]!r}? " if close else ""
+            hint = f"{meant}its columns are: {', '.join(names)}"
+            raise wrong(f"the key of {query}, {name!r}, is not a column of its result.", query.place, hint)
+
+
+def _ensure_event_time(query: Query, columns: list[Column]) -> None:
+    if query.event_time is None:
+        return
+    kinds = {column.name: column.type for column in columns}
+    if kinds.get(query.event_time.column) != "timestamp":
+        raise wrong(
+            f"the event time of {query}, {query.event_time.column!r}, is not a timestamp column of its result.",
+            query.place,
+            f"its columns are: {', '.join(f'{name} {kind}' for name, kind in kinds.items())}",
+        )
+
+
+def _place(error: BaseException, query: Query) -> Place:
+    """The last line of the user's own file that the error came through."""
+    place, trace = query.place, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == query.place.file:
+            place = Place(query.place.file, trace.tb_lineno)
+        trace = trace.tb_next
+    return place
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).splitlines() or [type(error).__name__]
+    return lines[0].split(" SQLSTATE:")[0]
+
+
+def _remedy(error: BaseException) -> str:
+    text = str(error)
+    if "UNRESOLVED_COLUMN" in text:
+        return "use one of the columns that it suggests, or declare the column in the stream's schema"
+    if "TABLE_OR_VIEW_NOT_FOUND" in text:
+        return "declare what the SQL reads above the view"
+    return "Spark refused the query as it stands; change it as the message says"

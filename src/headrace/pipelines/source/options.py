@@ -1,0 +1,66 @@
+"""What a reader of the log is told: plain data, which travels to Spark's workers as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+
+from headrace.pipelines.time import DeviceClock, skew_ms
+
+__all__ = ["SourceOptions"]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """Which topic is read, by which query, as which columns, and how its event time is kept."""
+
+    bootstrap: str
+    topic: str
+    query: str
+    """Also the consumer group that progress is committed to."""
+    schema: str
+    """Spark DDL."""
+    data: str | None = None
+    """The log's data folder, if it is on this machine."""
+    columns: tuple[str, ...] | None = None
+    """Decode only these; all if None. The event time is always decoded."""
+    raw: bool = False
+    """Also key, value, headers, topic, partition, offset, timestamp; as ``_key`` and so on where they clash."""
+    event_time: str | None = None
+    lateness_ms: int = 0
+    idle_after_ms: int = 30_000
+    """A partition without records for so long is no longer waited for."""
+    max_future_ms: int = 3_600_000
+    """A row with an event time later than now by more is dead: it would run the watermark away."""
+    device_clock: DeviceClock | None = None
+    start: str = "earliest"
+    """``earliest``, ``latest``, or an ISO time."""
+    max_records_per_trigger: int | None = None
+    client: tuple[tuple[str, str], ...] = ()
+    """More settings for the Kafka client."""
+    kind: str = "events"
+    """``events``; or ``changes`` of a table, where a record without a value is the deletion of its key (a JSON object
+    of the key columns), and a column ``_deleted`` says so."""
+
+    @property
+    def delay_ms(self) -> int:
+        """The delay of Spark's watermark: the lateness, and how far partitions may be apart."""
+        return self.lateness_ms + skew_ms(self.lateness_ms)
+
+    def to_json(self) -> str:
+        """For Spark's options."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> SourceOptions:
+        """What ``to_json`` wrote."""
+        found = json.loads(text)
+        clock = found.pop("device_clock")
+        columns, client = found.pop("columns"), found.pop("client")
+        return cls(
+            **found,
+            columns=None if columns is None else tuple(columns),
+            client=tuple((name, value) for name, value in client),
+            device_clock=None if clock is None else DeviceClock(**clock),
+        )

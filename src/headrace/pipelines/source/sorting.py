@@ -1,0 +1,138 @@
+"""Records taken apart: rows for Spark, dead rows, late rows. Pure functions over Arrow batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace import _kernel
+from headrace.pipelines.source.options import SourceOptions
+from headrace.pipelines.source.shape import DELETED, Shape
+from headrace.pipelines.time import corrected
+
+__all__ = ["Aside", "Bounds", "Sorted", "sort_records"]
+
+_LATE = "late"
+
+
+class Bounds(NamedTuple):
+    """What event times are compared with, in microseconds: late at or before the first, dead after the second."""
+
+    late_us: int | None
+    future_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """A record that Spark does not get: where it is in the batch of records, why, and its event time if it has one."""
+
+    row: int
+    reason: str
+    detail: str
+    event_time_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """A batch of records, taken apart."""
+
+    rows: pa.RecordBatch
+    dead: list[Aside]
+    late: list[Aside]
+    largest_us: int | None
+
+
+def sort_records(
+    records: pa.RecordBatch, partition: int, options: SourceOptions, shape: Shape, bounds: Bounds
+) -> Sorted:
+    """``records`` has the columns of ``_kernel.records_to_arrow``."""
+    values = records.column("value")
+    if options.kind == "changes":
+        values = pc.coalesce(values, records.column("key"))
+    decoded, told = _kernel.json_to_arrow(values, shape.decoded)
+    rows = pa.record_batch(decoded)
+    dead = [Aside(row, reason, detail) for row, reason, detail in told]
+    kept = _without(records.num_rows, [aside.row for aside in dead]) if dead else None
+    source = records if kept is None else records.take(kept)
+    if options.device_clock is not None and options.event_time is not None:
+        rows = _put_right(rows, options, source)
+    largest: int | None = None
+    late: list[Aside] = []
+    if options.event_time is not None and rows.num_rows:
+        good, refused = _by_time(rows.column(options.event_time), bounds)
+        for row, reason, detail, time_us in refused:
+            at = row if kept is None else kept[row].as_py()
+            (late if reason == _LATE else dead).append(Aside(at, reason, detail, time_us))
+        if refused:
+            rows, source = rows.filter(good), source.filter(good)
+        if rows.num_rows:
+            largest = pc.max(rows.column(options.event_time).cast(pa.int64())).as_py()
+    return Sorted(_output(rows, source, partition, options, shape), dead, late, largest)
+
+
+def _without(count: int, rows: list[int]) -> pa.Array:
+    """The numbers below ``count`` without ``rows``."""
+    good = bytearray(b"\x01") * count
+    for row in rows:
+        good[row] = 0
+    return pc.indices_nonzero(pa.Array.from_buffers(pa.uint8(), count, [None, pa.py_buffer(good)]))
+
+
+def _put_right(rows: pa.RecordBatch, options: SourceOptions, source: pa.RecordBatch) -> pa.RecordBatch:
+    clock = options.device_clock
+    assert clock is not None
+    times, offsets = corrected(rows, clock, source.column("timestamp"))
+    for name, column in ((options.event_time, times), (clock.offset, offsets)):
+        at = rows.schema.get_field_index(name or "")
+        if at >= 0:
+            rows = rows.set_column(at, rows.schema.field(at), column.cast(rows.schema.field(at).type))
+    return rows
+
+
+def _by_time(column: pa.Array, bounds: Bounds) -> tuple[pa.Array, list[tuple[int, str, str, int | None]]]:
+    """Which rows Spark gets; and of the others: row, reason, detail, event time."""
+    times = column.cast(pa.int64())
+    good = pc.is_valid(times)
+    if bounds.late_us is not None:
+        good = pc.and_kleene(good, pc.greater(times, bounds.late_us))
+    if bounds.future_us is not None:
+        good = pc.and_kleene(good, pc.less_equal(times, bounds.future_us))
+    good = pc.fill_null(good, False)
+    if pc.all(good).as_py():
+        return good, []
+    refused = pc.indices_nonzero(pc.invert(good)).to_pylist()
+    return good, [(row, *_why(times[row].as_py(), bounds)) for row in refused]
+
+
+def _why(time_us: int | None, bounds: Bounds) -> tuple[str, str, int | None]:
+    if time_us is None:
+        return "no-event-time", "the event time is null", None
+    if bounds.future_us is not None and time_us > bounds.future_us:
+        return "far-future", "the event time is further in the future than is allowed", time_us
+    return _LATE, "the event time is not after the watermark", time_us
+
+
+def _output(
+    rows: pa.RecordBatch, source: pa.RecordBatch, partition: int, options: SourceOptions, shape: Shape
+) -> pa.RecordBatch:
+    """The columns that Spark was promised, in its types."""
+    columns: list[pa.Array] = []
+    for field in shape.output:
+        raw = shape.raw.get(field.name)
+        if field.name == DELETED and options.kind == "changes":
+            column = pc.is_null(source.column("value"))
+        elif raw is None:
+            column = rows.column(field.name)
+        elif raw == "topic":
+            column = pa.repeat(pa.scalar(options.topic, pa.string()), rows.num_rows)
+        elif raw == "partition":
+            column = pa.repeat(pa.scalar(partition, pa.int32()), rows.num_rows)
+        else:
+            column = source.column(raw)
+        columns.append(column if column.type.equals(field.type) else column.cast(field.type))
+    if not columns:
+        return rows
+    return pa.RecordBatch.from_arrays(columns, schema=shape.output)

@@ -1,0 +1,97 @@
+"""The Spark session that queries run in: quiet, in UTC, with the settings that streaming on one machine needs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["default_settings", "start_spark"]
+
+_STREAMING = "spark.sql.streaming"
+_LOG4J = """\
+status = off
+rootLogger.level = error
+rootLogger.appenderRef.file.ref = file
+appender.file.type = Console
+appender.file.name = file
+appender.file.target = SYSTEM_ERR
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSS} %p %c{1}: %m%n%ex
+"""
+
+
+def default_settings(cores: int) -> dict[str, str]:
+    """What differs from Spark's own defaults. No adaptive execution: a batch done again must be cut up the same way."""
+    return {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.scheduler.mode": "FAIR",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(max(1, min(cores, 8))),
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.execution.pythonUDF.arrow.enabled": "false",
+        "spark.driver.memory": "1g",
+        "spark.driver.maxResultSize": "0",
+        f"{_STREAMING}.checkpointFileManagerClass": (
+            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+        ),
+        f"{_STREAMING}.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        ),
+        f"{_STREAMING}.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        f"{_STREAMING}.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+        f"{_STREAMING}.metricsEnabled": "false",
+        f"{_STREAMING}.numRecentProgressUpdates": "5",
+        f"{_STREAMING}.stopTimeout": "5s",
+    }
+
+
+def start_spark(
+    app: str, folder: Path, master: str = "local[*]", more: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Start Spark (a few seconds), or take the session that is there. What Java prints goes to ``folder/spark.log``."""
+    from pyspark.sql import SparkSession
+
+    folder.mkdir(parents=True, exist_ok=True)
+    log4j = folder / "log4j2.properties"
+    log4j.write_text(_LOG4J)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")
+    java = f"-Xss8m -XX:+UseSerialGC -Dlog4j2.configurationFile={log4j.resolve().as_uri()}"
+    settings = {
+        **default_settings(os.cpu_count() or 1),
+        "spark.driver.extraJavaOptions": java,
+        "spark.local.dir": str((folder / "tmp").resolve()),
+        **(more or {}),
+    }
+    builder = SparkSession.builder.appName(app).master(master)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    with _printing_to(folder / "spark.log"):
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _printing_to(path: Path) -> Iterator[None]:
+    """Children started in the block print to a file."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    kept = [os.dup(1), os.dup(2)]
+    try:
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        yield
+    finally:
+        for number, descriptor in enumerate(kept, 1):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        os.close(log)

@@ -1,0 +1,67 @@
+"""``hr.Table``: what a function gets for a table or a view that it reads.
+
+The records of a table's topic are changes, not rows: counting them counts changes. So a table is not a DataFrame; using
+it as one is an error that names what to use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn
+
+from headrace.errors import InvalidDeclaration
+from headrace.pipelines.places import caller
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["Table"]
+
+_OPERATORS = {
+    "_jdf": "hr.enrich (stream and table) or hr.join (two tables)",
+    "join": "hr.enrich (stream and table) or hr.join (two tables)",
+    "crossJoin": "hr.join",
+    "groupBy": "hr.aggregate",
+    "groupby": "hr.aggregate",
+    "agg": "hr.aggregate",
+    "count": "hr.aggregate",
+    "distinct": "hr.count_distinct",
+    "dropDuplicates": "hr.latest",
+    "orderBy": "hr.top",
+    "sort": "hr.top",
+    "limit": "hr.top",
+}
+
+
+class Table:
+    """A table by its changes. ``changes`` is the DataFrame of them, with a boolean column ``_deleted``."""
+
+    def __init__(self, name: str, key: tuple[str, ...], changes: Callable[[], DataFrame]) -> None:
+        self.name = name
+        self.key = key
+        self._changes_of = changes
+
+    @property
+    def changes(self) -> DataFrame:
+        """The changes as rows, in the order they were made: all columns, and ``_deleted``."""
+        return self._changes_of()
+
+    def __repr__(self) -> str:
+        return f"Table({self.name!r}, key={list(self.key)})"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__") or (name.startswith("_") and name not in _OPERATORS):
+            raise AttributeError(name)
+        self._refuse(name, _OPERATORS.get(name))
+
+    def __getitem__(self, name: object) -> NoReturn:
+        self._refuse(f"[{name!r}]", None)
+
+    def _refuse(self, used: str, operator: str | None) -> NoReturn:
+        used = "as an argument" if used == "_jdf" else f".{used}" if not used.startswith("[") else used
+        better = f"use {operator}, or " if operator else "use "
+        raise InvalidDeclaration(
+            f"table {self.name!r} is used as a DataFrame ({used}), but its records are changes, not rows.",
+            detail=str(caller()),
+            hint=f"{better}{self.name}.changes for the raw changes (a row per change, column _deleted)",
+        )

@@ -1,0 +1,70 @@
+"""Windows of event time: ``hr.tumbling``, ``hr.hopping``, ``hr.session``. They are columns to group by.
+
+In a view's result a window is two columns: NAME is its start, NAME_end its end; and a last column ``final`` says
+whether the watermark has passed its end, so that the row will not change any more. Tumbling and hopping windows show
+their partial results as they change. Spark gives sessions only once they are over: those rows are always final.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from headrace.pipelines.places import caller, wrong
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+__all__ = ["hopping", "reading", "session", "tumbling"]
+
+_event_times: ContextVar[tuple[str, ...]] = ContextVar("event_times", default=())
+
+
+@contextmanager
+def reading(event_times: tuple[str, ...]) -> Iterator[None]:
+    """While a view's function runs: the event-time columns of what it reads."""
+    token = _event_times.set(event_times)
+    try:
+        yield
+    finally:
+        _event_times.reset(token)
+
+
+def tumbling(size: str, *, on: str | None = None, offset: str | None = None) -> Column:
+    """Windows of one size, one after the other. ``on`` is the event time's column, if there are several."""
+    from pyspark.sql import functions as F
+
+    return F.window(_time(on), size, None, offset)
+
+
+def hopping(size: str, *, every: str, on: str | None = None) -> Column:
+    """Windows of one size, a new one beginning ``every`` so often: they overlap."""
+    from pyspark.sql import functions as F
+
+    return F.window(_time(on), size, every)
+
+
+def session(gap: str, *, on: str | None = None) -> Column:
+    """Windows that end when nothing came for ``gap``."""
+    from pyspark.sql import functions as F
+
+    return F.session_window(_time(on), gap)
+
+
+def _time(on: str | None) -> Column:
+    from pyspark.sql import functions as F
+
+    if on is not None:
+        return F.col(on)
+    known = tuple(dict.fromkeys(_event_times.get()))
+    if len(known) == 1:
+        return F.col(known[0])
+    if not known:
+        raise wrong(
+            "a window needs an event time, and nothing that is read has one.",
+            caller(),
+            "declare the stream with event_time=",
+        )
+    raise wrong(f"a window could be over {' or '.join(known)}.", caller(), f'say which: on="{known[0]}"')

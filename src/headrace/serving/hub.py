@@ -1,0 +1,194 @@
+"""Where the materialiser's thread and the event loop meet.
+
+The thread opens the log and keeps the stores in step with it; requests look at what it publishes, read the stores
+in worker threads, and wait here for news. Names of views are resolved here: ``view``, or ``app.view`` where several
+apps have one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.clock import SystemClock
+from headrace.errors import HeadraceError, InvalidQuery, ServerAway, UnknownView
+from headrace.views.catalog import ViewName
+from headrace.views.materialiser import Materialiser, ViewState
+from headrace.views.reading import SqliteReader
+from headrace.views.sqlite import SUFFIX, SqliteStore
+from headrace.views.store import Offsets
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headrace.feed import Feed
+
+__all__ = ["Hub"]
+
+RETRY_AFTER_S = 0.5
+COUNT_EVERY_S = 1.0
+
+_logger = logging.getLogger(__name__)
+
+
+class Hub:
+    """The views of a node. ``open_feed`` opens the log; it is called in threads, and again until it works."""
+
+    def __init__(self, folder: Path, open_feed: Callable[[], Feed]) -> None:
+        self.reader = SqliteReader(folder, lambda: sorted({app for app, _ in self.states}))
+        self.stopping = False
+        self._folder = folder
+        self._open_feed = open_feed
+        self._materialiser: Materialiser | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="materialiser", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._news = asyncio.Event()
+        self._changes_feed: Feed | None = None
+        self._changes_lock = threading.Lock()
+        self._counts: dict[ViewName, tuple[float, tuple[int, Offsets], int]] = {}
+        self._trouble: str | None = "the log is not open yet"
+
+    def start(self) -> None:
+        """Begin; from the event loop that requests run on."""
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread: what it has begun is finished."""
+        self._stop.set()
+        self._thread.join()
+        if self._changes_feed is not None:
+            self._changes_feed.close()
+
+    @property
+    def states(self) -> dict[ViewName, ViewState]:
+        """All views, as they are now."""
+        return self._materialiser.states if self._materialiser else {}
+
+    @property
+    def queries(self) -> list[dict[str, Any]]:
+        """The state of all queries, as their runner last said."""
+        return (
+            [status for _, status in sorted(self._materialiser.catalog.queries.items())] if self._materialiser else []
+        )
+
+    def end_streams(self) -> None:
+        """Let those who wait for news go, because the process is about to end."""
+        self.stopping = True
+        self._tell()
+
+    def trouble(self) -> str | None:
+        """Why this node's views are not all there yet; None if they are."""
+        if self._materialiser is None or not self._materialiser.catalog_read:
+            return self._trouble or "the catalog is not read yet"
+        if self._materialiser.trouble:
+            return self._materialiser.trouble
+        for (app, name), state in self.states.items():
+            if state.trouble:
+                return f"view {app}.{name}: {state.trouble}"
+            if not state.caught_up:
+                return f"view {app}.{name} is {state.behind} offsets behind"
+        return None
+
+    def find(self, name: str) -> tuple[ViewName, ViewState]:
+        """The view of this name; UnknownView if there is none, InvalidQuery if it is not clear which."""
+        states = self.states
+        app, _, view = name.rpartition(".")
+        found = [(key, state) for key, state in states.items() if key == (app, view) or (not app and key[1] == name)]
+        if len(found) > 1:
+            among = ", ".join(f"{app}.{view}" for (app, view), _ in found)
+            raise InvalidQuery(f"several apps have a view {name!r}", hint=f"say which: {among}")
+        if not found and (self._materialiser is None or not self._materialiser.catalog_read):
+            raise ServerAway(f"the views are not known yet: {self.trouble()}")
+        if found and not found[0][1].build:
+            raise ServerAway(f"view {name!r} is not there yet", detail=found[0][1].trouble)
+        if not found:
+            known = ", ".join(sorted(f"{app}.{view}" for app, view in states)) or "none yet"
+            raise UnknownView(f"there is no view {name!r}", hint=f"views: {known}")
+        return found[0]
+
+    def count(self, view: ViewName, state: ViewState) -> int | None:
+        """The number of rows, counted at most once a second and only after changes."""
+        at, seen, number = self._counts.get(view, (0.0, (-1, {}), 0))
+        now, shape = time.monotonic(), (state.build, state.offsets)
+        if seen != shape and now - at > COUNT_EVERY_S:
+            with contextlib.suppress(UnknownView):
+                number = self.reader.count(view)
+                self._counts[view] = (now, shape, number)
+        return number
+
+    async def news(self, timeout: float) -> None:
+        """Return when something has changed, or after the timeout."""
+        waiting = self._news
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(waiting.wait(), timeout)
+
+    async def reached(self, view: ViewName, wanted: Offsets, timeout: float) -> bool:
+        """Wait until a view reflects at least these offsets; False if it did not within the timeout."""
+        deadline = time.monotonic() + timeout
+        while True:
+            waiting, state = self._news, self.states.get(view)
+            if state is not None and all(state.offsets.get(part, 0) >= at for part, at in wanted.items()):
+                return True
+            if (left := deadline - time.monotonic()) <= 0:
+                return False
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(waiting.wait(), left)
+
+    def log_start(self, topic: str) -> Offsets:
+        """Where each partition of a topic begins."""
+        with self._feed_of_changes() as feed:
+            return {partition: start for partition, (start, _) in feed.bounds(topic).items()}
+
+    def records(self, topic: str, partition: int, start: int, end: int, max_bytes: int) -> pa.RecordBatch | None:
+        """The next records of a topic's partition, some of them."""
+        with self._feed_of_changes() as feed:
+            return next(iter(feed.read(topic, partition, start, end, max_bytes=max_bytes)), None)
+
+    @contextlib.contextmanager
+    def _feed_of_changes(self) -> Iterator[Feed]:
+        with self._changes_lock:
+            if self._changes_feed is None:
+                self._changes_feed = self._open_feed()
+            yield self._changes_feed
+
+    def _work(self) -> None:
+        feed = self._opened()
+        if feed is None:
+            return
+        self._materialiser = Materialiser(
+            feed, lambda app: SqliteStore(self._folder / f"{app}{SUFFIX}"), SystemClock(), self._tell
+        )
+        try:
+            self._materialiser.run(self._stop)
+        except Exception:
+            _logger.exception("the materialiser failed")
+            raise
+        finally:
+            self._materialiser.close()
+            feed.close()
+
+    def _opened(self) -> Feed | None:
+        while not self._stop.is_set():
+            try:
+                return self._open_feed()
+            except HeadraceError as error:
+                self._trouble = error.message
+                self._stop.wait(RETRY_AFTER_S)
+        return None
+
+    def _tell(self) -> None:
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()

@@ -1,0 +1,155 @@
+"""What a store of views is: where a materialiser keeps rows, and what those who read ask.
+
+A *build* is one attempt at a view: its rows and, per partition of the changelog, the offset of the next record to
+take in. Both change in one transaction, so a build is right whenever it is looked at, whatever was killed when. At
+most one build of a view is live: the one that is read. Another may be filled beside it and then takes its place at
+once.
+
+A new kind of store implements ``Store`` and ``Reader`` and passes ``tests/views/store_laws.py``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headrace.errors import InvalidQuery
+from headrace.views.catalog import ViewName, ViewSpec
+from headrace.views.columns import Column
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headrace.views.question import Question
+
+__all__ = [
+    "Anchor",
+    "Answer",
+    "Applied",
+    "BadRecord",
+    "Build",
+    "Offsets",
+    "Reader",
+    "SqlLimits",
+    "Store",
+    "offsets_of",
+    "version",
+]
+
+_VERSION = re.compile(r"(\d{1,9}:\d{1,18}(,\d{1,9}:\d{1,18})*)?")
+
+Offsets = dict[int, int]
+"""Per partition of a changelog: the offset of the next record, all before it being taken in."""
+Anchor = tuple[int, int]
+"""Offset and timestamp of the last record taken in: if another record is there now, the topic is another one."""
+
+
+@dataclass
+class Build:
+    """One build of a view, as it is in the store."""
+
+    number: int
+    spec: ViewSpec
+    live: bool
+    offsets: Offsets = field(default_factory=dict)
+    anchors: dict[int, Anchor] = field(default_factory=dict)
+    bad: int = 0
+    last_bad: str | None = None
+
+
+@dataclass(frozen=True)
+class BadRecord:
+    """A record that is no row of its view."""
+
+    offset: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What came of some records."""
+
+    upserts: int
+    deletes: int
+    bad: Sequence[BadRecord] = ()
+
+
+class Store(Protocol):
+    """Where the views of one app are kept. One thread uses it."""
+
+    def builds(self) -> list[Build]:
+        """What is in the store, oldest first."""
+        ...
+
+    def begin(self, spec: ViewSpec) -> Build:
+        """A new, empty build; live at once if the view has none yet."""
+        ...
+
+    def apply(self, build: Build, partition: int, records: pa.RecordBatch | None, following: int) -> Applied:
+        """Take in records (None if there were none) up to the offset ``following``, in one transaction; the build's
+        offsets say so afterwards. The last record of a key wins; a null value deletes; bad records are counted."""
+        ...
+
+    def swap(self, build: Build) -> None:
+        """Make this build the live one, and drop the one that was."""
+        ...
+
+    def drop(self, build: Build) -> None:
+        """Remove a build and its rows."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the store."""
+        ...
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Rows, and the versions of the views that they reflect."""
+
+    columns: tuple[Column, ...]
+    rows: list[tuple[Any, ...]]
+    versions: dict[str, Offsets]
+    truncated: bool = False
+
+
+@dataclass(frozen=True)
+class SqlLimits:
+    """How much a stranger's SQL may cost."""
+
+    seconds: float = 10.0
+    rows: int = 10_000
+    cells_bytes: int = 32 << 20
+    value_bytes: int = 1 << 20
+
+
+class Reader(Protocol):
+    """Answers questions from what is committed; any thread may use it. Each answer is one snapshot."""
+
+    def select(self, view: ViewName, question: Question) -> Answer:
+        """Rows of one view."""
+        ...
+
+    def count(self, view: ViewName) -> int:
+        """How many rows a view has."""
+        ...
+
+    def sql(self, statement: str, parameters: Sequence[Any], limits: SqlLimits) -> Answer:
+        """A read-only statement over all views (``view`` or ``app.view``)."""
+        ...
+
+
+def version(offsets: Offsets) -> str:
+    """Offsets as a version: ``0:12,1:7``."""
+    return ",".join(f"{partition}:{offset}" for partition, offset in sorted(offsets.items()))
+
+
+def offsets_of(text: str) -> Offsets:
+    """The offsets of a version; InvalidQuery if it is none."""
+    found = _VERSION.fullmatch(text.strip())
+    if found is None:
+        raise InvalidQuery(f"{text!r} is not a version", hint="versions look like 0:12,1:7 (partition:offset)")
+    pairs = (pair.split(":") for pair in text.strip().split(",") if pair)
+    return {int(partition): int(offset) for partition, offset in pairs}

@@ -1,0 +1,330 @@
+"""Kills whatever takes part in a pipeline with SIGKILL, at random moments, while orders come in: the driver, one of
+Spark's Python workers, the broker, the materialiser. In the end every view must be what a recomputation from the log
+gives, in its topic and in its store, and a derived stream must have each row once.
+
+``python -m tests.pipelines.kill_rounds --kills 100 --seed 7`` (``make faults``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka as ck
+from confluent_kafka import admin
+
+from headrace.client import connect
+from headrace.errors import HeadraceError
+from headrace.feed import open_feed
+from tests.pipelines.conftest import at
+from tests.servers import ROOT, Headrace, _Process
+
+APP = """
+import headrace as hr
+from headrace import F
+
+app = hr.App("shop")
+app.stream("orders", "order_id string, customer_id long, amount double, ordered_at timestamp",
+           event_time="ordered_at", lateness="5 seconds", idle_after="2 seconds")
+
+@app.view(key=["minute", "customer_id"])
+def revenue(orders):
+    by = hr.tumbling("1 minute").alias("minute"), "customer_id"
+    return orders.groupBy(*by).agg(F.sum("amount").alias("revenue"), F.count("*").alias("orders"))
+
+@app.derive(key="order_id")
+def large(orders):
+    return orders.where("amount >= 50").select("order_id", "amount")
+
+@app.view(key="amount")
+def sizes(large):
+    return large.groupBy("amount").agg(F.count("*").alias("orders"))
+"""
+PARTITIONS = 2
+CUSTOMERS = 5
+PATIENCE_S = 180.0
+RUNNING = b"is running"
+
+
+class Wrong(AssertionError):
+    """What was computed is not what the log says."""
+
+
+class Orders:
+    """A producer in a thread; some rows are broken, some come a little out of order."""
+
+    def __init__(self, bootstrap: str, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._stopping = threading.Event()
+        self._producer = ck.Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "delivery.timeout.ms": 240_000,
+                "reconnect.backoff.max.ms": 200,
+                "log_level": 0,
+            }
+        )
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+        if self._producer.flush(120):
+            raise Wrong("orders were never acknowledged")
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stopping.wait(0.02):
+            for _ in range(self._random.randrange(1, 10)):
+                self._send(number)
+                number += 1
+            self._producer.poll(0)
+
+    def _send(self, number: int) -> None:
+        seconds = number * 0.1 + self._random.uniform(-2, 2)
+        row = {
+            "order_id": str(number),
+            "customer_id": number % CUSTOMERS,
+            "amount": float(self._random.randrange(100)),
+            "ordered_at": at(seconds),
+        }
+        value = b"{broken" if self._random.random() < 0.01 else json.dumps(row).encode()
+        self._producer.produce("orders", key=str(number), value=value)
+
+
+class Driver:
+    """``headrace run`` as a process."""
+
+    def __init__(self, folder: Path, server: Headrace) -> None:
+        self._folder, self._server = folder, server
+        (folder / "shop.py").write_text(APP)
+        self._process: _Process | None = None
+        self.start()
+
+    def start(self) -> None:
+        script = [str(Path(sys.executable).with_name("headrace")), "run", str(self._folder / "shop.py")]
+        options = ["--server", self._server.bootstrap, "--data", str(self._server.data), "--master", "local[2]"]
+        self._process = _Process([*script, *options], self._folder / "driver.log", {"PYTHONWARNINGS": "ignore"})
+
+    @property
+    def process(self) -> _Process:
+        assert self._process is not None
+        return self._process
+
+    @property
+    def output(self) -> str:
+        return (self._folder / "driver.log").read_text(errors="replace")
+
+    def wait_until_running(self) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while self.process.printed().count(RUNNING) < 3:
+            if self.process.dead(0.1) or time.monotonic() > deadline:
+                raise Wrong(f"the driver does not run:\n{self.output}")
+
+    def kill9(self) -> None:
+        self.process.end(signal.SIGKILL, 10.0)
+        self.start()
+        self.wait_until_running()
+
+    def kill_worker(self, chance: random.Random) -> bool:
+        return _kill_one(self.process.popen.pid, b"pyspark.daemon", chance)
+
+    def stop(self) -> int:
+        return self.process.end(signal.SIGTERM, 30.0)
+
+
+def _kill_one(parent: int, sign: bytes, chance: random.Random) -> bool:
+    """Kill a descendant whose command line has this; False if there is none just now."""
+    found = [pid for pid, line in _descendants(parent) if sign in line]
+    if not found:
+        return False
+    try:
+        os.kill(chance.choice(found), signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _descendants(pid: int) -> Iterator[tuple[int, bytes]]:
+    try:
+        children = Path(f"/proc/{pid}/task").glob("*/children")
+        for child in {int(one) for file in children for one in file.read_text().split()}:
+            yield child, Path(f"/proc/{child}/cmdline").read_bytes()
+            yield from _descendants(child)
+    except (FileNotFoundError, ProcessLookupError):
+        return
+
+
+def records(server: Headrace, topic: str) -> list[dict[str, Any]]:
+    feed = open_feed(server.bootstrap, server.data)
+    try:
+        bounds = feed.bounds(topic)
+        return [
+            record
+            for partition, (start, end) in bounds.items()
+            for batch in feed.read(topic, partition, start, end)
+            for record in batch.to_pylist()
+        ]
+    finally:
+        feed.close()
+
+
+def view(server: Headrace, topic: str) -> dict[str, dict[str, Any]]:
+    rows: dict[str, dict[str, Any]] = {}
+    for record in records(server, topic):
+        if record["value"] is None:
+            rows.pop(record["key"].decode(), None)
+        else:
+            rows[record["key"].decode()] = json.loads(record["value"])
+    return rows
+
+
+def aside(server: Headrace, topic: str, query: str | None = None) -> set[str]:
+    """The places of rows that were put aside, by every query or by one."""
+    keys = {record["key"].decode() for record in records(server, topic)} if topic in names(server) else set()
+    return {key.removeprefix(f"{query}/") for key in keys if query is None or key.startswith(f"{query}/")}
+
+
+def names(server: Headrace) -> set[str]:
+    return set(
+        admin.AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0}).list_topics(timeout=30).topics
+    )
+
+
+def orders(server: Headrace) -> list[tuple[str, dict[str, Any] | None]]:
+    """(place, row) of everything that was sent; None for a row that is none."""
+    feed, found = open_feed(server.bootstrap, server.data), []
+    for partition, (start, end) in feed.bounds("orders").items():
+        for batch in feed.read("orders", partition, start, end):
+            for record in batch.to_pylist():
+                broken = record["value"].startswith(b"{broken")
+                place = f"orders/{partition}/{record['offset']}"
+                found.append((place, None if broken else json.loads(record["value"])))
+    feed.close()
+    return found
+
+
+def differences(server: Headrace) -> list[str]:
+    """What is not as a recomputation from the log has it."""
+    sent = orders(server)
+    wrong = []
+    dead = aside(server, "orders.dead")
+    if dead != {place for place, row in sent if row is None}:
+        wrong.append(f"{len(dead)} dead letters of {sum(row is None for _, row in sent)}")
+    late = aside(server, "orders.late", "shop.revenue")
+    revenue: Counter[tuple[str, int]] = Counter()
+    count: Counter[tuple[str, int]] = Counter()
+    for place, row in sent:
+        if row is not None and place not in late:
+            key = (row["ordered_at"][:17] + "00.000000Z", row["customer_id"])
+            revenue[key] += row["amount"]
+            count[key] += 1
+    found = {
+        (r["minute"], r["customer_id"]): (r["revenue"], r["orders"]) for r in view(server, "shop.revenue").values()
+    }
+    if found != {key: (revenue[key], count[key]) for key in count}:
+        wrong.append(f"revenue: {sum(n for _, n in found.values())} orders of {sum(count.values())}")
+    late = aside(server, "orders.late", "shop.large")
+    wanted = Counter(row["order_id"] for place, row in sent if row and row["amount"] >= 50 and place not in late)
+    derived = [json.loads(record["value"]) for record in records(server, "large")]
+    if Counter(row["order_id"] for row in derived) != wanted:
+        wrong.append(f"large: {len(derived)} rows of {wanted.total()}")
+    sizes = {row["amount"]: row["orders"] for row in view(server, "shop.sizes").values()}
+    if sizes != Counter(row["amount"] for row in derived):
+        wrong.append(f"sizes: {sum(sizes.values())} rows of {len(derived)}")
+    return wrong
+
+
+def campaign(folder: Path, seed: int, kills: int, drivers: int, pause_s: float = 1.5) -> dict[str, int]:
+    """Kill so often, of that the driver ``drivers`` times; raises Wrong if something is not as it should be."""
+    print(f"seed {seed}, {kills} kills", flush=True)
+    chance, done = random.Random(seed), Counter[str]()
+    server = Headrace(folder / "node", http="127.0.0.1:0")
+    made = admin.AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
+    made.create_topics([admin.NewTopic("orders", PARTITIONS)])["orders"].result(30)
+    driver, source = Driver(folder, server), Orders(server.bootstrap, seed)
+    plan = ["driver"] * drivers + [chance.choice(["worker", "broker", "materialiser"]) for _ in range(kills - drivers)]
+    chance.shuffle(plan)
+    try:
+        driver.wait_until_running()
+        for victim in plan:
+            time.sleep(chance.uniform(0, 2 * pause_s))
+            while not _kill(victim, server, driver, chance):
+                time.sleep(0.05)
+            done[victim] += 1
+        source.stop()
+        _settle(server, driver)
+        if driver.stop() != 0:
+            raise Wrong(f"the driver did not stop cleanly:\n{driver.output[-3000:]}")
+        return dict(done)
+    except AssertionError as error:
+        raise Wrong(f"seed {seed}: {error}\n{driver.output[-6000:]}") from error
+    finally:
+        driver.process.end(signal.SIGKILL, 10.0)
+        server.stop()
+
+
+def _kill(victim: str, server: Headrace, driver: Driver, chance: random.Random) -> bool:
+    if victim == "worker":
+        return driver.kill_worker(chance)
+    if victim == "materialiser":
+        return _kill_one(server.pid, b"headrace.serving.process", chance)
+    if victim == "broker":
+        server.kill9()
+        server.start()
+    else:
+        driver.kill9()
+    return True
+
+
+def _stored(server: Headrace) -> list[str]:
+    """What is not in the store as the topic has it."""
+    wanted = sorted(
+        (row["customer_id"], row["orders"], row["revenue"]) for row in view(server, "shop.revenue").values()
+    )
+    try:
+        rows = connect(server.web).view("revenue").to_arrow().to_pylist()
+    except HeadraceError as error:
+        return [str(error)]
+    found = sorted((row["customer_id"], row["orders"], row["revenue"]) for row in rows)
+    return [] if found == wanted else [f"store of revenue: {len(found)} rows of {len(wanted)}"]
+
+
+def _settle(server: Headrace, driver: Driver) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while wrong := differences(server) or _stored(server):
+        if time.monotonic() > deadline or driver.process.dead():
+            raise Wrong("; ".join(wrong))
+        time.sleep(0.5)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=None)
+    given = parser.parse_args()
+    left, seed = given.kills, given.seed if given.seed is not None else int(time.time())
+    while left > 0:
+        count = min(left, 25)
+        with tempfile.TemporaryDirectory(prefix="headrace-kills-") as folder:
+            print(campaign(Path(folder), seed, count, max(1, count // 6)), flush=True)
+        left, seed = left - count, seed + 1
+
+
+if __name__ == "__main__":
+    os.chdir(ROOT)
+    main()

@@ -1,0 +1,99 @@
+"""Which build of a query a run goes on with, and what counts as a change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from headrace.errors import HeadraceError
+from headrace.pipelines.declarations import Kind, Query
+from headrace.pipelines.fingerprint import fingerprint
+from headrace.pipelines.generations import ChangedQuery, Generation, choose, generations_of
+from headrace.pipelines.marks import Mark, mark_key
+from headrace.pipelines.places import Place
+from headrace.pipelines.running import reason
+
+HERE = Place(__file__, 1)
+RATE = 2
+
+
+def helper(frame: Any) -> Any:
+    return frame.where(RATE)
+
+
+def view(orders: Any) -> Any:
+    return helper(orders)
+
+
+def query(function: Callable[..., Any] | None = None, sql: str | None = None) -> Query:
+    return Query("shop", "revenue", Kind.VIEW, ("orders",), HERE, ("k",), function=function, sql=sql)
+
+
+def marks(*numbers: int, said: str = "same") -> dict[str, bytes]:
+    found = {}
+    for number in numbers:
+        generation = Generation(query(), number, said)
+        found[mark_key(generation.id)] = Mark(1, "run", 7, "entry", number, said).value()
+    found[mark_key("shop.revenue_2")] = Mark(1, "run", 7, "entry", 1, said).value()
+    return found
+
+
+def test_marks_are_found_by_the_name_of_the_query() -> None:
+    assert sorted(generations_of(query(), marks(1, 3))) == [1, 3]
+
+
+def test_a_query_that_was_never_built_is_generation_one() -> None:
+    found = choose(query(), "same", {}, rebuild=False)
+    assert (found.number, found.id, found.topic, found.is_new) == (1, "shop.revenue", "shop.revenue", True)
+
+
+def test_an_unchanged_query_goes_on_with_the_latest_of_its_builds() -> None:
+    found = choose(query(), "same", generations_of(query(), marks(1, 2)), rebuild=True)
+    assert (found.number, found.id, found.topic, found.is_new) == (2, "shop.revenue.g2", "shop.revenue.g2", False)
+
+
+def test_a_changed_query_is_refused_or_becomes_the_next_generation() -> None:
+    built = generations_of(query(), marks(1, 2))
+    with pytest.raises(ChangedQuery, match="--rebuild"):
+        choose(query(), "other", built, rebuild=False)
+    assert choose(query(), "other", built, rebuild=True).number == 3
+
+
+def test_a_derived_stream_has_a_topic_of_its_own_name() -> None:
+    derived = replace(query(), kind=Kind.DERIVE)
+    assert (Generation(derived, 1, "").topic, Generation(derived, 2, "").topic) == ("revenue", "revenue.g2")
+
+
+def test_comments_and_layout_are_no_change_and_code_is() -> None:
+    def view(orders: Any) -> Any:
+        """Says something."""
+        # and something else
+        return helper(
+            orders,
+        )
+
+    same = fingerprint(query(globals()["view"]), ["orders a int"])
+    assert fingerprint(query(view), ["orders a int"]) == same
+    assert fingerprint(query(view), ["orders a string"]) != same
+    assert fingerprint(replace(query(view), key=("l",)), ["orders a int"]) != same
+    assert fingerprint(query(lambda orders: orders), ["orders a int"]) != same
+    assert fingerprint(query(sql="SELECT  1"), []) == fingerprint(query(sql="SELECT 1"), [])
+
+
+def test_a_change_of_what_a_function_uses_is_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = fingerprint(query(view), [])
+    monkeypatch.setitem(globals(), "RATE", 3)
+    assert fingerprint(query(view), []) != before
+
+
+def test_the_reason_of_a_failure_is_one_line() -> None:
+    text = (
+        'Aborted: Traceback (most recent call last):\n  File "x.py", line 3, in f\nValueError: no such coin\n\n at a.b'
+    )
+    assert reason(RuntimeError(text)) == "ValueError: no such coin"
+    assert reason(RuntimeError("[BAD] it is bad. SQLSTATE: 42000\nmore")) == "[BAD] it is bad."
+    assert reason(HeadraceError("a.", hint="b")) == "a. Hint: b"
+    assert reason(ValueError()) == "ValueError"

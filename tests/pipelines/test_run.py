@@ -1,0 +1,148 @@
+"""``headrace run`` and ``headrace query`` as a person uses them: one run, from start to Ctrl-C, and the next."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka as ck
+import pytest
+
+from headrace.cli import child
+from headrace.cli.child import node_for
+from tests.cli.command import HEADRACE, Cli
+from tests.pipelines.conftest import order
+from tests.pipelines.kill_rounds import view
+from tests.servers import Headrace, _Process, free_port
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+
+APP = """
+import headrace as hr
+from headrace import F
+
+app = hr.App("shop")
+app.stream("orders", "order_id string, customer_id long, amount double, ordered_at timestamp")
+
+@app.view(key="customer_id")
+def spent(orders):
+    return orders.groupBy("customer_id").agg(F.sum("amount").alias("total"))
+
+@F.udf("double")
+def picky(amount):
+    if amount > 1000:
+        raise ValueError("too much money")
+    return amount
+
+@app.view(key="order_id")
+def checked(orders):
+    return orders.select("order_id", picky("amount").alias("amount"))
+"""
+PATIENCE_S = 240.0
+
+
+def until(condition: Callable[[], Any], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Headrace]:
+    server = Headrace(tmp_path_factory.mktemp("run"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def cli(node: Headrace) -> Cli:
+    return Cli(node.bootstrap)
+
+
+def command(node: Headrace, *options: str) -> _Process:
+    file = node.folder / "shop.py"
+    arguments = [HEADRACE, "run", str(file), "--server", node.bootstrap, "--data", str(node.data), *options]
+    return _Process(arguments, node.folder / "run.log")
+
+
+def send(node: Headrace, *rows: dict[str, Any]) -> None:
+    producer = ck.Producer({"bootstrap.servers": node.bootstrap, "log_level": 0})
+    for row in rows:
+        producer.produce("orders", value=json.dumps(row).encode())
+    assert producer.flush(60) == 0
+
+
+def states(cli: Cli) -> dict[str, Any]:
+    ran = cli.run("query", "list", "-o", "json")
+    return {one["name"]: one for one in ran.json} if ran.code == 0 else {}
+
+
+def totals(node: Headrace) -> dict[int, float]:
+    return {row["customer_id"]: row["total"] for row in view(node, "shop.spent").values()}
+
+
+def test_a_run_from_its_start_to_its_end_and_the_next(node: Headrace, cli: Cli) -> None:
+    (node.folder / "shop.py").write_text(APP)
+    run = command(node)
+    try:
+        until(lambda: run.printed().count(b"is running") == 2 or run.dead(), "it does not start")
+        send(node, order(1, 0, 5.0), order(2, 0, 7.0, customer=2))
+        until(lambda: totals(node) == {1: 5.0, 2: 7.0}, "rows do not come through")
+
+        send(node, order(3, 0, 5000.0))
+        until(lambda: states(cli)["checked"]["state"] == "failed", "the view whose function raises goes on")
+        assert states(cli)["checked"]["last_error"] == "ValueError: too much money"
+        until(lambda: totals(node) == {1: 5005.0, 2: 7.0}, "the other view stopped too")
+
+        node.kill9()
+        until(lambda: b"waits for the broker" in run.printed(), "it did not notice that the broker is away")
+        node.start()
+        send(node, order(4, 0, 1.0))
+        until(lambda: totals(node) == {1: 5006.0, 2: 7.0}, "it did not go on when the broker was back")
+
+        assert cli.run("query", "stop", "shop.spent").code == 0
+        until(lambda: states(cli)["spent"]["state"] == "stopped", "it does not stop")
+        send(node, order(5, 0, 1.0))
+        assert cli.run("query", "restart", "shop.spent").code == 0
+        until(lambda: totals(node) == {1: 5007.0, 2: 7.0}, "it does not start again")
+        assert "there is no query" in cli.run("query", "stop", "shop.nothing").err
+    finally:
+        started = time.monotonic()
+        code = run.end(signal.SIGINT, 60.0)
+    assert code == 0, run.printed().decode()
+    assert time.monotonic() - started < 60
+    assert all(line[2:3] == b":" for line in run.printed().splitlines()), "only our own lines"
+
+    send(node, order(6, 0, 1.0))
+    again = command(node, "--until-idle")
+    assert again.end(signal.SIGCONT, PATIENCE_S) == 1, "a view still fails"
+    assert totals(node) == {1: 5008.0, 2: 7.0}
+    assert states(cli)["spent"]["rows_in"] == 6
+
+
+def test_a_mistake_is_told_before_spark_starts(node: Headrace, cli: Cli) -> None:
+    file = node.folder / "wrong.py"
+    file.write_text("import headrace as hr\napp = hr.App('x')\napp.stream('s', 'a int', event_time='a')\n")
+    ran = cli.run("run", str(file))
+    assert ran.code == 1
+    assert f"{file}, line 3" in ran.err
+    assert "declare it as" in ran.err
+    assert "Spark" not in ran.out
+
+
+def test_a_node_is_started_if_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "DEFAULT_SERVER", f"127.0.0.1:{free_port()}")
+    monkeypatch.setenv("HEADRACE_HTTP", "none")
+    told: list[str] = []
+    with node_for(None, tmp_path / "data", {}, told.append) as started:
+        assert started.log_data == (tmp_path / "data").resolve()
+        assert Cli(started.server).run("topic", "list").code == 0
+        with node_for(None, tmp_path / "data", {}, told.append) as same:
+            assert same == started
+    assert len(told) == 1
+    assert Cli(started.server).run("topic", "list").code == 1

@@ -1,0 +1,363 @@
+"""What every store of views does. A kind of store is tested by a class that inherits these and says how to open it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.errors import InvalidQuery, UnknownView
+from headrace.views.catalog import ViewSpec
+from headrace.views.question import asked, by_key
+from headrace.views.store import Reader, SqlLimits, Store
+from tests.views.memory_feed import as_json, records, view_entry
+
+SALES = {"region": "string", "day": "date", "revenue": "double", "orders": "bigint"}
+EVERY_TYPE = {
+    "id": "int",
+    "flag": "boolean",
+    "price": "decimal(20,4)",
+    "at": "timestamp",
+    "data": "binary",
+    "tags": "array<string>",
+    "place": "struct<x:int,y:double>",
+    "score": "float",
+}
+LIMITS = SqlLimits(seconds=5.0, rows=100)
+
+
+def spec(
+    columns: dict[str, str] | None = None, key: Sequence[str] = ("region",), name: str = "sales", **more: str
+) -> ViewSpec:
+    return ViewSpec.from_json(view_entry("shop", name, list(key), columns or SALES, **more))
+
+
+def batch(*changes: tuple[Any, Any], start: int = 0) -> Any:
+    return records([(start + at, 1000 + at, as_json(key), as_json(value)) for at, (key, value) in enumerate(changes)])
+
+
+def sale(region: str | None, revenue: Any = 1.5, orders: Any = 1, day: str = "2026-01-02") -> tuple[Any, Any]:
+    return {"region": region}, {"region": region, "day": day, "revenue": revenue, "orders": orders}
+
+
+@dataclass
+class Opened:
+    """A store of the app ``shop``, and a reader beside it."""
+
+    store: Store
+    reader: Reader
+
+    def rows(self, name: str = "sales") -> list[tuple[Any, ...]]:
+        view = next(build.spec for build in self.store.builds() if build.live and build.spec.name == name)
+        return sorted(self.reader.select(("shop", name), asked(view, limit="all")).rows, key=repr)
+
+
+class StoreLaws:
+    """Inherit, and define ``open`` to open the store of a place and ``place`` as a fixture."""
+
+    def open(self, place: Any) -> Opened:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def opened(self, place: Any) -> Any:
+        opened = self.open(place)
+        yield opened
+        opened.store.close()
+
+    def test_rows_are_put_replaced_and_deleted(self, opened: Opened) -> None:
+        build = opened.store.begin(spec())
+        opened.store.apply(build, 0, batch(sale("EU", 1.0), sale("US", 2.0), sale("AS", 3.0)), 3)
+        applied = opened.store.apply(build, 0, batch(sale("EU", 9.25), ({"region": "US"}, None), start=3), 5)
+        assert (applied.upserts, applied.deletes, list(applied.bad)) == (1, 1, [])
+        assert opened.rows() == [("AS", "2026-01-02", 3.0, 1), ("EU", "2026-01-02", 9.25, 1)]
+
+    def test_the_last_record_of_a_key_wins_within_a_batch(self, opened: Opened) -> None:
+        build = opened.store.begin(spec())
+        gone, back = ({"region": "US"}, None), sale("US", 7.0)
+        opened.store.apply(build, 0, batch(sale("EU", 1.0), sale("US"), sale("EU", 2.0), gone), 4)
+        assert opened.rows() == [("EU", "2026-01-02", 2.0, 1)]
+        opened.store.apply(build, 0, batch(({"region": "EU"}, None), gone, back, start=4), 7)
+        assert opened.rows() == [("US", "2026-01-02", 7.0, 1)]
+
+    def test_null_equals_null_in_a_key(self, opened: Opened) -> None:
+        build = opened.store.begin(spec(key=["region", "orders"]))
+        key, row = {"region": None, "orders": 1}, {"region": None, "day": None, "revenue": 1.0, "orders": 1}
+        opened.store.apply(build, 0, batch((key, row)), 1)
+        opened.store.apply(build, 0, batch((key, row | {"revenue": 2.0}), start=1), 2)
+        assert opened.rows() == [(None, None, 2.0, 1)]
+        found = opened.reader.select(("shop", "sales"), by_key(build.spec, [None, 1]))
+        assert found.rows == [(None, None, 2.0, 1)]
+        opened.store.apply(build, 0, batch((key, None), start=2), 3)
+        assert opened.rows() == []
+
+    def test_numbers_are_exact(self, opened: Opened) -> None:
+        build = opened.store.begin(spec())
+        hard = [0.1 + 0.2, 1e-320, 1.7976931348623157e308, 123456789.12345679, 2**53 + 1.0]
+        opened.store.apply(build, 0, batch(*(sale(str(at), value, 2**63 - 1) for at, value in enumerate(hard))), 5)
+        assert [row[2] for row in opened.rows()] == hard
+        assert {row[3] for row in opened.rows()} == {2**63 - 1}
+
+    def test_every_type_comes_back_as_it_was(self, opened: Opened) -> None:
+        row = {
+            "id": 7,
+            "flag": True,
+            "price": "12345678901234.5678",
+            "at": "2026-01-02T03:04:05.000006Z",
+            "data": "AAE=",
+            "tags": ["a", "ü"],
+            "place": {"x": 1, "y": 0.5},
+            "score": 0.25,
+        }
+        build = opened.store.begin(spec(EVERY_TYPE, ["id"]))
+        nothing = dict.fromkeys(row) | {"id": 8}
+        opened.store.apply(build, 0, batch(({"id": 7}, row), ({"id": 8}, nothing)), 2)
+        assert opened.rows() == [tuple(row.values()), tuple(nothing.values())]
+
+    @pytest.mark.parametrize(
+        ("key", "value", "reason"),
+        [
+            ({"region": "X"}, b"{nonsense", "not JSON"),
+            ({"region": "X"}, b"", "not JSON"),
+            ({"region": "X"}, b"[1]", "not a JSON object"),
+            ({"region": "X"}, b"\xff\xfe", "not JSON"),
+            ({"region": "X"}, {"day": "2026-01-01"}, "lacks the key column 'region'"),
+            (b"half", None, "not JSON"),
+            (None, {"region": "X"}, "no key"),
+            ({"region": "X"}, {"region": "X", "revenue": "much"}, "does not fit"),
+            ({"region": "X"}, {"region": "X", "orders": 2**70}, "does not fit"),
+            ({"region": "X"}, {"region": "X", "orders": [1]}, "does not fit"),
+        ],
+    )
+    def test_a_bad_record_is_told_and_the_others_are_taken_in(
+        self, opened: Opened, key: Any, value: Any, reason: str
+    ) -> None:
+        build = opened.store.begin(spec())
+        applied = opened.store.apply(build, 0, batch(sale("EU", 1.0), (key, value), sale("US", 2.0), start=40), 43)
+        assert [(bad.offset, reason in bad.reason) for bad in applied.bad] == [(41, True)], applied.bad
+        assert [row[0] for row in opened.rows()] == ["EU", "US"]
+        assert build.offsets == {0: 43}
+        [kept] = opened.store.builds()
+        assert kept.bad == 1
+        assert "offset 41" in (kept.last_bad or "")
+
+    def test_a_bad_record_does_not_undo_an_earlier_one_of_its_key(self, opened: Opened) -> None:
+        build = opened.store.begin(spec())
+        opened.store.apply(build, 0, batch(sale("EU", 1.0), ({"region": "EU"}, b"?")), 2)
+        assert [row[2] for row in opened.rows()] == [1.0]
+
+    def test_a_column_that_a_record_lacks_is_null(self, opened: Opened) -> None:
+        build = opened.store.begin(spec())
+        opened.store.apply(build, 0, batch(({"region": "EU"}, {"region": "EU", "extra": 1})), 1)
+        assert opened.rows() == [("EU", None, None, None)]
+
+    def test_rows_and_offsets_are_found_again(self, place: Any) -> None:
+        first = self.open(place)
+        build = first.store.begin(spec())
+        first.store.apply(build, 0, batch(sale("EU")), 10)
+        first.store.apply(build, 1, None, 4)
+        first.store.close()
+        again = self.open(place)
+        [found] = again.store.builds()
+        assert (found.spec, found.live, found.offsets, found.anchors) == (spec(), True, {0: 10, 1: 4}, {0: (0, 1000)})
+        assert len(again.rows()) == 1
+        again.store.close()
+
+    def test_a_transaction_that_fails_leaves_rows_and_offsets_as_they_were(self, opened: Opened) -> None:
+        build = opened.store.begin(spec())
+        opened.store.apply(build, 0, batch(sale("EU", 1.0)), 1)
+
+        class Breaks:
+            num_rows = 1
+
+            def column(self, name: str) -> Any:
+                if name == "timestamp":
+                    raise OSError("the disk went away")
+                return batch(sale("EU", 2.0)).column(name)
+
+        with pytest.raises(OSError):
+            opened.store.apply(build, 0, Breaks(), 2)
+        assert build.offsets == {0: 1}
+        assert opened.store.builds()[0].offsets == {0: 1}
+        assert [row[2] for row in opened.rows()] == [1.0]
+
+    def test_a_build_beside_the_live_one_is_not_seen_until_it_takes_its_place(self, opened: Opened) -> None:
+        old = opened.store.begin(spec())
+        opened.store.apply(old, 0, batch(sale("EU", 1.0)), 1)
+        new = opened.store.begin(spec({"region": "string", "total": "double"}, fingerprint="2"))
+        assert (old.live, new.live) == (True, False)
+        opened.store.apply(new, 0, batch(({"region": "EU"}, {"region": "EU", "total": 5.0})), 1)
+        assert opened.rows() == [("EU", "2026-01-02", 1.0, 1)]
+        opened.store.swap(new)
+        assert opened.rows() == [("EU", 5.0)]
+        assert [build.number for build in opened.store.builds()] == [new.number]
+        answer = opened.reader.sql("SELECT * FROM sales", (), LIMITS)
+        assert answer.rows == [("EU", 5.0)]
+
+    def test_what_is_dropped_is_gone(self, opened: Opened) -> None:
+        for build in (opened.store.begin(spec()), opened.store.begin(spec(name="other"))):
+            opened.store.apply(build, 0, batch(sale("EU")), 1)
+        opened.store.drop(opened.store.builds()[0])
+        assert [build.spec.name for build in opened.store.builds()] == ["other"]
+        with pytest.raises(UnknownView):
+            opened.reader.select(("shop", "sales"), asked(spec()))
+        with pytest.raises(InvalidQuery):
+            opened.reader.sql("SELECT * FROM sales", (), LIMITS)
+        again = opened.store.begin(spec())
+        assert (again.live, again.offsets, opened.rows()) == (True, {}, [])
+
+    def test_answers_say_which_offsets_they_reflect(self, opened: Opened) -> None:
+        build = opened.store.begin(spec())
+        opened.store.apply(build, 0, batch(sale("EU")), 5)
+        opened.store.apply(build, 2, None, 7)
+        assert opened.reader.select(("shop", "sales"), asked(spec())).versions == {"shop.sales": {0: 5, 2: 7}}
+        assert opened.reader.sql("SELECT count(*) FROM sales", (), LIMITS).versions == {"shop.sales": {0: 5, 2: 7}}
+        assert opened.reader.sql("SELECT 1", (), LIMITS).versions == {}
+        assert opened.reader.count(("shop", "sales")) == 1
+
+    def test_questions_filter_order_and_cut(self, opened: Opened) -> None:
+        build = opened.store.begin(spec())
+        some = [sale("EU", 1.0, 3), sale("US", 9.5, 2), sale("AS", 10.0, 2, "2026-01-03"), sale(None, None, None)]
+        opened.store.apply(build, 0, batch(*some), 4)
+
+        def regions(**how: Any) -> list[Any]:
+            return [row[0] for row in opened.reader.select(("shop", "sales"), asked(spec(), **how)).rows]
+
+        assert regions(where=["region=EU"]) == ["EU"]
+        assert sorted(regions(where=["region!=EU"])) == ["AS", "US"]
+        assert regions(where=["revenue>1", "revenue<=9.5"]) == ["US"]
+        assert regions(where=["day>=2026-01-03"]) == ["AS"]
+        assert regions(where=["region is null"]) == [None]
+        assert regions(where=["orders is not null"], order="-orders,-revenue") == ["EU", "AS", "US"]
+        assert regions(order="-revenue", limit="2") == ["AS", "US"]
+        assert regions(order="-revenue", limit="2", offset="1") == ["US", "EU"]
+        chosen = opened.reader.select(("shop", "sales"), asked(spec(), select="orders,region", where=["region=EU"]))
+        assert chosen.rows == [(3, "EU")]
+        assert [column.name for column in chosen.columns] == ["orders", "region"]
+
+    def test_decimals_compare_as_numbers(self, opened: Opened) -> None:
+        build = opened.store.begin(spec(EVERY_TYPE, ["id"]))
+        prices = ["9.5000", "10.0000", "-3.0000"]
+        rows = [({"id": at}, {"id": at, "price": price}) for at, price in enumerate(prices)]
+        opened.store.apply(build, 0, batch(*rows), 3)
+        found = opened.reader.select(("shop", "sales"), asked(build.spec, order="price", where=["price>-5"]))
+        assert [row[2] for row in found.rows] == ["-3.0000", "9.5000", "10.0000"]
+        assert len(opened.reader.select(("shop", "sales"), asked(build.spec, where=["price=9.5"])).rows) == 1
+
+    @pytest.mark.parametrize(
+        "how",
+        [
+            {"where": ["nope=1"]},
+            {"where": ["region"]},
+            {"where": ["orders=many"]},
+            {"where": ["day>yesterday"]},
+            {"order": "nope"},
+            {"select": "region,nope"},
+            {"limit": "-1"},
+            {"limit": "x"},
+            {"offset": "1.5"},
+            {"where": ['region"; DROP TABLE sales; --=1']},
+        ],
+    )
+    def test_a_question_that_makes_no_sense_is_told(self, how: dict[str, Any]) -> None:
+        with pytest.raises(InvalidQuery):
+            asked(spec(), **how)
+
+    def test_values_of_questions_are_only_values(self, opened: Opened) -> None:
+        build = opened.store.begin(spec())
+        evil = "x' OR '1'='1"
+        opened.store.apply(build, 0, batch(sale("EU"), sale(evil)), 2)
+        found = opened.reader.select(("shop", "sales"), asked(spec(), where=[f"region={evil}"]))
+        assert [row[0] for row in found.rows] == [evil]
+
+    @pytest.mark.parametrize(
+        "statement",
+        [
+            "DELETE FROM sales",
+            "INSERT INTO sales VALUES (1,2,3,4)",
+            "DROP VIEW sales",
+            "CREATE TABLE t (a)",
+            "UPDATE sales SET revenue = 0",
+            "SELECT * FROM headrace_builds",
+            "SELECT * FROM shop.headrace_offsets",
+            "SELECT * FROM sqlite_schema",
+            "PRAGMA table_info(sales)",
+            "ATTACH '/etc/passwd' AS x",
+            "VACUUM",
+            "BEGIN",
+            "SELECT load_extension('x')",
+            "SELECT 1; SELECT 2",
+            "nonsense",
+            "",
+            "SELECT * FROM nowhere",
+            "SELECT ?",
+            "SELECT length(zeroblob(100000000))",
+        ],
+    )
+    def test_sql_only_reads_views(self, opened: Opened, statement: str) -> None:
+        build = opened.store.begin(spec())
+        opened.store.apply(build, 0, batch(sale("EU")), 1)
+        with pytest.raises(InvalidQuery):
+            opened.reader.sql(statement, (), LIMITS)
+        assert len(opened.rows()) == 1
+
+    def test_sql_joins_views_and_takes_parameters(self, opened: Opened) -> None:
+        for name in ("sales", "targets"):
+            build = opened.store.begin(spec(name=name))
+            opened.store.apply(build, 0, batch(sale("EU", 1.0), sale("US", 2.0)), 2)
+        answer = opened.reader.sql(
+            "WITH x AS (SELECT * FROM sales) SELECT x.region, t.revenue + x.revenue AS both FROM x "
+            "JOIN shop.targets t ON t.region = x.region WHERE x.region = ? ORDER BY 1",
+            ("US",),
+            LIMITS,
+        )
+        assert answer.rows == [("US", 4.0)]
+        assert [(column.name, column.type) for column in answer.columns] == [("region", "string"), ("both", "double")]
+        assert answer.versions.keys() == {"shop.sales", "shop.targets"}
+
+    def test_sql_that_takes_too_long_is_stopped(self, opened: Opened) -> None:
+        endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
+        with pytest.raises(InvalidQuery, match="longer than"):
+            opened.reader.sql(endless, (), SqlLimits(seconds=0.05))
+
+    def test_sql_that_gives_too_many_rows_is_cut_and_says_so(self, opened: Opened) -> None:
+        many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 1000) SELECT i FROM n"
+        answer = opened.reader.sql(many, (), LIMITS)
+        assert (len(answer.rows), answer.truncated) == (100, True)
+
+    @settings(max_examples=12, deadline=None)
+    @given(data=st.data())
+    def test_a_store_holds_what_its_records_say(
+        self, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+    ) -> None:
+        """Any batches, with the store closed and opened between them, leave what a dictionary would hold."""
+        place = self.fresh_place(tmp_path_factory)
+        regions = st.sampled_from(["a", "b", "c", None])
+        good = st.tuples(regions, st.integers(0, 9)).map(lambda pair: sale(pair[0], float(pair[1]), pair[1]))
+        gone = regions.map(lambda region: ({"region": region}, None))
+        bad = regions.map(lambda region: ({"region": region}, b"{"))
+        batches = data.draw(st.lists(st.lists(good | gone | bad, max_size=6), max_size=5))
+        opened = self.open(place)
+        build = opened.store.begin(spec())
+        model: dict[Any, Any] = {}
+        start = 0
+        for changes in batches:
+            opened.store.apply(build, 0, batch(*changes, start=start) if changes else None, start + len(changes))
+            start += len(changes)
+            for key, value in changes:
+                if value is None:
+                    model.pop(key["region"], None)
+                elif value != b"{":
+                    model[key["region"]] = tuple(value.values())
+            if data.draw(st.booleans()):
+                opened.store.close()
+                opened = self.open(place)
+                [build] = opened.store.builds()
+        assert opened.rows() == sorted(model.values(), key=repr)
+        opened.store.close()
+
+    def fresh_place(self, factory: pytest.TempPathFactory) -> Any:
+        raise NotImplementedError

@@ -1,0 +1,69 @@
+"""The SQLite store keeps the laws of stores; and what is its own."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.views.reading import SqliteReader
+from headrace.views.sqlite import SqliteStore
+from tests.views.store_laws import Opened, StoreLaws, batch, sale, spec
+
+
+def opened_in(folder: Path) -> Opened:
+    return Opened(SqliteStore(folder / "shop.sqlite"), SqliteReader(folder, lambda: ["shop"]))
+
+
+class TestSqliteStore(StoreLaws):
+    @pytest.fixture
+    def place(self, tmp_path: Path) -> Path:
+        return tmp_path
+
+    def open(self, place: Any) -> Opened:
+        return opened_in(place)
+
+    def fresh_place(self, factory: pytest.TempPathFactory) -> Path:
+        return factory.mktemp("store")
+
+
+def test_a_file_that_is_no_store_is_thrown_away(tmp_path: Path) -> None:
+    (tmp_path / "shop.sqlite").write_bytes(b"this is not a database, " * 500)
+    opened = opened_in(tmp_path)
+    assert opened.store.builds() == []
+    opened.store.close()
+
+
+def test_a_store_of_another_format_is_thrown_away(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "shop.sqlite") as db:
+        db.execute("CREATE TABLE something (a)")
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    opened = opened_in(tmp_path)
+    assert opened.store.builds() == []
+    opened.store.close()
+
+
+def test_readers_do_not_wait_for_a_writer_and_see_one_state(tmp_path: Path) -> None:
+    opened = opened_in(tmp_path)
+    build = opened.store.begin(spec())
+    opened.store.apply(build, 0, batch(sale("EU", 1.0)), 1)
+    with sqlite3.connect(tmp_path / "shop.sqlite", isolation_level=None) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        writer.execute('UPDATE "sales~1" SET revenue = 9')
+        assert [row[2] for row in opened.rows()] == [1.0]
+        writer.execute("ROLLBACK")
+    writer.close()
+    opened.store.close()
+
+
+def test_a_row_is_found_by_its_key_through_the_index(tmp_path: Path) -> None:
+    opened = opened_in(tmp_path)
+    opened.store.begin(spec())
+    with sqlite3.connect(tmp_path / "shop.sqlite") as db:
+        plan = db.execute("EXPLAIN QUERY PLAN SELECT * FROM sales WHERE ifnull(\"region\", x'') = 'EU'").fetchall()
+    db.close()
+    assert "USING INDEX sales~1~key" in str(plan)
+    opened.store.close()
