@@ -124,6 +124,7 @@ def test_share_groups_lag_by_what_they_have_not_settled(broker: EmbeddedBroker) 
     bench.close()
     assert found["kafka_consumergroup_current_offset", bench.group, bench.topic, "0"] == 4
     assert found["kafka_consumergroup_lag", bench.group, bench.topic, "0"] == 6
+    assert found["headrace_topic_bytes_out_total", bench.topic] > 0
     assert found["headrace_consumergroup_lag_seconds", bench.group, bench.topic, "0"] > 0
 
 

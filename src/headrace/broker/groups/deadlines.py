@@ -65,7 +65,7 @@ class Deadlines:
             del self._members[member_id]
 
     def assign_in(self, delay_ms: int | None) -> None:
-        """A new target assignment is due in so long; None if it is not needed."""
+        """A target assignment that had to wait is due in so long; None if there is none."""
         self._assign_at = NEVER if delay_ms is None else self._clock.monotonic() + max(delay_ms, 0) / 1000
         self.wake_at = min(self.wake_at, self._assign_at)
 

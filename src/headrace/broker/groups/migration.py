@@ -56,7 +56,7 @@ def upgrade(classic: ClassicGroup, group: ConsumerGroup) -> None:
         group.do(TargetChange(kind, classic.group_id, member.member_id, partitions))
         group.do(CurrentChange(kind, classic.group_id, member.member_id, current))
     group.do(TargetEpochChange(kind, classic.group_id, TargetEpoch(epoch)))
-    group.do(EpochChange(kind, classic.group_id, GroupEpoch(epoch, 0)))
+    group.do(EpochChange(kind, classic.group_id, GroupEpoch(epoch, group.metadata_hash())))
 
 
 def _taken_over(classic: ClassicGroup, member: Member, topics: Topics) -> tuple[Subscription, Partitions]:

@@ -154,7 +154,7 @@ class ModernGroup:
     def refresh(self, *, bump: bool) -> None:
         """Begin a new epoch if that is asked for, or if topics behind the subscriptions have changed."""
         state = self.state
-        metadata_hash = self._metadata_hash() if bump or self.around.moved else state.epoch.metadata_hash
+        metadata_hash = self.metadata_hash() if bump or self.around.moved else state.epoch.metadata_hash
         if bump or metadata_hash != state.epoch.metadata_hash:
             epoch = GroupEpoch(state.epoch.epoch + 1, metadata_hash)
             self.do(EpochChange(self.type, self.group_id, epoch))
@@ -205,7 +205,7 @@ class ModernGroup:
             members[member_id] = ids[names]
         return members, dict(infos.values())
 
-    def _metadata_hash(self) -> int:
+    def metadata_hash(self) -> int:
         """Changes when a topic behind the subscriptions comes, goes, or grows."""
         digest = blake2b(digest_size=8)
         found = False

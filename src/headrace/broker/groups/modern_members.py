@@ -236,8 +236,8 @@ class ModernMembers(GroupRegistry):
                     deadlines.clear(change.member, Why.REVOCATION)
         if heard_of is not None:
             deadlines.set(heard_of, Why.SESSION, settings.session_timeout_ms)
-        due_ms = group.assign_at_ms()
-        deadlines.assign_in(None if due_ms is None else due_ms - group.around.now_ms)
+        due_ms = group.assign_at_ms() or 0
+        deadlines.assign_in(due_ms - group.around.now_ms if due_ms > group.around.now_ms else None)
         self._watch(deadlines)
 
     def _deadlines_of(self, group_id: str, state: ModernState | None = None) -> Deadlines:

@@ -270,7 +270,11 @@ def _tagged_i64(reader: Reader) -> int:
 
 def _decode_epoch(reader: Reader, share: bool) -> GroupEpoch:
     epoch = reader.i32()
-    return GroupEpoch(epoch, reader.i64() if share else _tagged_i64(reader))
+    if not share:
+        return GroupEpoch(epoch, _tagged_i64(reader))
+    found = GroupEpoch(epoch, reader.i64())
+    reader.tagged_fields()
+    return found
 
 
 def _decode_target_epoch(reader: Reader, share: bool) -> TargetEpoch:
@@ -278,7 +282,9 @@ def _decode_target_epoch(reader: Reader, share: bool) -> TargetEpoch:
 
 
 def _decode_regex(reader: Reader, share: bool) -> ResolvedRegex:
-    return ResolvedRegex(reader.compact_array(reader.compact_string), reader.i64(), reader.i64())
+    found = ResolvedRegex(reader.compact_array(reader.compact_string), reader.i64(), reader.i64())
+    reader.tagged_fields()
+    return found
 
 
 def _encode_subscription(value: Subscription, share: bool) -> bytes:
@@ -313,6 +319,7 @@ def _decode_subscription(reader: Reader, share: bool) -> Subscription:
     client_id, client_host = reader.compact_string(), reader.compact_string()
     topics = reader.compact_array(reader.compact_string)
     if share:
+        reader.tagged_fields()
         return Subscription(client_id, client_host, rack_id, topics)
     regex, timeout_ms = reader.optional_compact_string(), reader.i32()
     assignor = reader.optional_compact_string()
@@ -336,7 +343,13 @@ def _encode_partitions(partitions: Partitions) -> bytes:
     )
 
 
-def _decode_partitions(reader: Reader, share: bool = False) -> Partitions:
+def _decode_target(reader: Reader, share: bool) -> Partitions:
+    found = _decode_partitions(reader)
+    reader.tagged_fields()
+    return found
+
+
+def _decode_partitions(reader: Reader) -> Partitions:
     def topic() -> tuple[UUID, frozenset[int]]:
         found = reader.uuid(), frozenset(reader.compact_array(reader.i32))
         reader.tagged_fields()
@@ -356,12 +369,13 @@ def _decode_current(reader: Reader, share: bool) -> CurrentAssignment:
     epoch, previous_epoch, state = reader.i32(), reader.i32(), reader.i8()
     if state not in set(MemberState):
         raise reader.corrupt(f"has a member in the unknown state {state}")
+    revoking: Assigned = {}
     if share:
         assigned: Assigned = {topic: dict.fromkeys(found, 0) for topic, found in _decode_partitions(reader).items()}
-        return CurrentAssignment(epoch, previous_epoch, MemberState(state), assigned, {})
-    return CurrentAssignment(
-        epoch, previous_epoch, MemberState(state), _decode_assigned(reader, epoch), _decode_assigned(reader, epoch)
-    )
+    else:
+        assigned, revoking = _decode_assigned(reader, epoch), _decode_assigned(reader, epoch)
+    reader.tagged_fields()
+    return CurrentAssignment(epoch, previous_epoch, MemberState(state), assigned, revoking)
 
 
 def _encode_assigned(assigned: Assigned) -> bytes:
@@ -389,7 +403,7 @@ _DECODERS: dict[Any, Callable[[Reader, bool], Any]] = {
     EpochChange: _decode_epoch,
     SubscriptionChange: _decode_subscription,
     TargetEpochChange: _decode_target_epoch,
-    TargetChange: _decode_partitions,
+    TargetChange: _decode_target,
     CurrentChange: _decode_current,
     RegexChange: _decode_regex,
 }

@@ -220,6 +220,7 @@ class _ShareFetch:
                 self._taken[place] = taken
                 left -= taken.records
                 room -= taken.size
+                share.log.sent_bytes += taken.size
         for place in self._taken:
             session.to_the_back(place)
 
