@@ -22,7 +22,8 @@ def test_there_are_only_so_many_and_a_member_has_one() -> None:
     assert not sessions.drop(first), "the connection of the old one ends later, and that is nothing to the new one"
     assert sessions.drop(again)
     assert len(sessions) == 1
-    assert sessions.of_group("g") == [sessions.open("g", "b")]
+    other = sessions.open("g", "b")
+    assert sessions.of_group("g") == [other]
 
 
 def test_epochs_count_up_and_begin_again_at_one() -> None:
