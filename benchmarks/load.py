@@ -39,7 +39,7 @@ def java_produce(
 ) -> dict[str, float]:
     """ProducerPerformance; figures are of the steady state, after the JVM has warmed up."""
     properties = {**PRODUCER, "bootstrap.servers": bootstrap, "acks": acks, **(settings or {})}
-    printed = _run(
+    printed = run(
         java(
             f"{TOOLS}.ProducerPerformance",
             *("--topic", topic, "--num-records", str(records), "--record-size", str(size)),
@@ -58,7 +58,7 @@ def java_produce(
 
 def java_consume(bootstrap: str, topic: str, records: int) -> dict[str, float]:
     """ConsumerPerformance, from the beginning; the time to join the group is not counted."""
-    printed = _run(
+    printed = run(
         java(
             f"{TOOLS}.ConsumerPerformance",
             *("--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(records)),
@@ -75,7 +75,7 @@ def java_consume(bootstrap: str, topic: str, records: int) -> dict[str, float]:
 
 def java_share(bootstrap: str, topic: str, records: int, group: str, *, threads: int = 1) -> dict[str, float]:
     """ShareConsumerPerformance; the group is to begin at the earliest offset. Every record is accepted."""
-    printed = _run(
+    printed = run(
         java(
             f"{TOOLS}.ShareConsumerPerformance",
             *("--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(records), "--group", group),
@@ -159,7 +159,8 @@ def python_consume(bootstrap: str, topic: str, records: int, size: int, *, parti
     return {"records/s": done / took, "MB/s": done * size / took / 1e6}
 
 
-def _run(command: list[str]) -> str:
+def run(command: list[str]) -> str:
+    """What a load tool printed."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
     if done.returncode:
         raise LoadFailed(done.stdout + done.stderr)

@@ -27,12 +27,24 @@ from confluent_kafka import admin
 
 from tests.checker.history import Place, Recorder, load, positions
 from tests.checker.laws import Finding, check
-from tests.faults.clients import INPUT, OUTPUT, PARTITIONS, QUICK
+from tests.contract.raw import Connection
+from tests.faults.clients import INPUT, OUTPUT, PARTITIONS, QUICK, Worker
 from tests.servers import ROOT, Headrace, die_with_parent, free_port
 
-OPTIONS = ("group.initial.rebalance.delay.ms=0", "group.min.session.timeout.ms=1000")
+OPTIONS = (
+    "group.initial.rebalance.delay.ms=0",
+    "group.min.session.timeout.ms=1000",
+    "group.consumer.min.session.timeout.ms=1000",
+    "group.consumer.session.timeout.ms=3000",
+    "group.consumer.min.heartbeat.interval.ms=100",
+    "group.consumer.heartbeat.interval.ms=500",
+    "group.share.min.record.lock.duration.ms=1000",
+    "group.share.record.lock.duration.ms=4000",
+    "group.share.delivery.count.limit=10",
+)
 SESSION = {"session.timeout.ms": "3000", "heartbeat.interval.ms": "500"}
-PATIENCE = 90.0
+PATIENCE = 120.0
+QUIET_POLLS = 5
 T = TypeVar("T")
 
 
@@ -49,6 +61,8 @@ class Role:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
+QUEUE = "workers"
+MODERN = {"group.protocol": "consumer"}
 CLASSIC = {**SESSION, "partition.assignment.strategy": "cooperative-sticky"}
 ROLES = (
     Role("writer", "writer-0"),
@@ -56,8 +70,10 @@ ROLES = (
     Role("reader", "reader-0"),
     Role("follower", "follower-0", {"group.id": "followers", **SESSION}),
     *(Role("copier", f"copier-{n}", {"group.id": "copiers", "output": OUTPUT, **CLASSIC}) for n in range(3)),
+    *(Role("copier", f"modern-{n}", {"group.id": "modern", "output": "modern", **MODERN}) for n in range(2)),
+    *(Role("worker", f"worker-{n}", {"share": QUEUE}) for n in range(2)),
 )
-TOPICS = (INPUT, OUTPUT)
+TOPICS = (INPUT, OUTPUT, "modern")
 
 
 @dataclass
@@ -119,7 +135,9 @@ class Drain:
     def __init__(self, bootstrap: str, history: Path) -> None:
         self.recorder = Recorder(history, "drain")
         self._settings = {"bootstrap.servers": bootstrap, **QUICK}
+        self._history = history
         self.visible: dict[Place, int] = {}
+        self.values: dict[tuple[Place, int], str] = {}
 
     def read(self, topic: str) -> None:
         """All of a topic, once no transaction is open in it."""
@@ -136,6 +154,7 @@ class Drain:
                 if message.error() is None:
                     records.append([*_place(message), message.offset(), message.value().decode()])
                     self.visible[_place(message)] = message.offset() + 1
+                    self.values[_place(message), message.offset()] = message.value().decode()
                 elif message.error().code() == ck.KafkaError._PARTITION_EOF:
                     left.discard(_place(message))
             if records:
@@ -175,6 +194,24 @@ class Drain:
 
         patiently(done, f"{group} does not come to the end of {topic}")
 
+    def queue(self, share: str, topic: str) -> None:
+        """A worker that comes last is given what nobody accepted, and nothing else."""
+        missing = {where for where in self.values if where[0][0] == topic} - self._delivered(share)
+        last = Recorder(self._history, "last-worker")
+        last.note("start")
+        worker = Worker(str(self._settings["bootstrap.servers"]), last, share)
+        quiet, deadline = 0, time.monotonic() + PATIENCE
+        while (missing or quiet < QUIET_POLLS) and time.monotonic() < deadline:
+            found = worker.take()
+            missing -= {(_place(one), one.offset()) for one in found}
+            quiet = 0 if found else quiet + 1
+        worker.close()
+        last.note("queue-empty", share=share, topics=[topic])
+
+    def _delivered(self, share: str) -> set[tuple[Place, int]]:
+        polls = [event for event in load(self._history) if event.f == "poll" and event.data.get("share") == share]
+        return {((topic, index), offset) for event in polls for topic, index, offset, _ in event.data["records"]}
+
     def note_group(self, group: str, topic: str) -> None:
         self.recorder.note("committed", group=group, positions=positions(self.committed(group, topic)))
 
@@ -195,6 +232,15 @@ def patiently(attempt: Callable[[], T | None], what: str) -> T:
         if time.monotonic() > deadline:
             raise Stuck(f"{what}, after {PATIENCE:.0f} s")
         time.sleep(0.1)
+
+
+def set_group(bootstrap: str, group: str, settings: Mapping[str, str]) -> None:
+    configs = [{"name": name, "config_operation": 0, "value": value} for name, value in settings.items()]
+    resource = {"resource_type": 32, "resource_name": group, "configs": configs}
+    with Connection(bootstrap) as connection:
+        answer = connection.call("incremental_alter_configs", 1, resources=[resource], validate_only=False)
+    if answer["responses"][0]["error_code"] != "none":
+        raise Stuck(f"the settings of {group} were refused: {answer}")
 
 
 class Nemesis:
@@ -287,6 +333,9 @@ class Campaign:
         client = admin.AdminClient({"bootstrap.servers": bootstrap})
         for made in client.create_topics([admin.NewTopic(topic, PARTITIONS, 1) for topic in self.topics]).values():
             made.result(20)
+        for share in {role.settings["share"] for role in self.roles if "share" in role.settings}:
+            wanted = {"share.auto.offset.reset": "earliest", "share.isolation.level": "read_committed"}
+            set_group(bootstrap, share, wanted)
         crew = Crew(bootstrap, self.history, self.dice)
         for role in self.roles:
             crew.start(role)
@@ -300,7 +349,9 @@ class Campaign:
         groups = sorted({role.settings["group.id"] for role in self.roles if "group.id" in role.settings})
         for group in groups:
             drain.group(group, INPUT)
-        crew.end("copier", "follower", "reader")
+        crew.end("copier", "follower", "reader", "worker")
+        for share in sorted({role.settings["share"] for role in self.roles if "share" in role.settings}):
+            drain.queue(share, INPUT)
         for topic in self.topics:
             if topic != INPUT:
                 drain.read(topic)

@@ -4,8 +4,9 @@
 
 ``writer`` sends with an idempotent producer, ``banker`` in transactions over all partitions (some are aborted),
 ``copier`` reads what they wrote as a member of a group and writes it to another topic in transactions, offsets
-included, ``reader`` reads everything from the beginning, ``follower`` as a member of a group that commits. All end on
-SIGTERM, and say where they are on SIGUSR1.
+included, ``reader`` reads everything from the beginning, ``follower`` as a member of a group that commits, ``worker``
+takes records from a queue (a share group) and accepts most of them. All end on SIGTERM, and say where they are on
+SIGUSR1.
 What stands behind a ``~`` in the name is new after each kill, so that a successor fences its predecessor.
 """
 
@@ -323,9 +324,66 @@ def read(client: Client) -> None:
             client.recorder.note("assign")
             source.assign([ck.TopicPartition(topic, index, 0) for topic in topics for index in range(PARTITIONS)])
         client.polled(client.some(source, 500))
-        if client.dice.random() < 0.01:
+        if client.dice.random() < 0.002:
             source.close()
             source = None
+
+
+class Worker:
+    """A consumer of the queue that writes down what it was given and what it accepted."""
+
+    def __init__(self, bootstrap: str, recorder: Recorder, share: str) -> None:
+        self.recorder = recorder
+        self.share = share
+        self.consumer = ck.ShareConsumer(
+            {"bootstrap.servers": bootstrap, "group.id": share, "share.acknowledgement.mode": "explicit", **QUICK}
+        )
+        self.consumer.subscribe([INPUT])
+
+    def take(self, refuse: Callable[[], bool] = lambda: False) -> list[ck.Message]:
+        """Some records, each accepted unless it is refused, which gives it back."""
+        found = [one for one in self.consumer.poll(0.3) if one.error() is None]
+        if not found:
+            return []
+        told = [[*place(one), one.offset(), one.value().decode()] for one in found]
+        self.recorder.note("poll", share=self.share, records=told)
+        ops: dict[Place, list[int]] = {}
+        for one in found:
+            if refuse():
+                self.consumer.acknowledge(one, ck.AcknowledgeType.RELEASE)
+            else:
+                ops.setdefault(place(one), []).append(self._accept(one))
+        self._commit(ops)
+        return found
+
+    def _accept(self, one: ck.Message) -> int:
+        self.consumer.acknowledge(one)
+        topic, partition = place(one)
+        where = {"topic": topic, "partition": partition, "offset": one.offset()}
+        return self.recorder.invoke("accept", share=self.share, **where)
+
+    def _commit(self, ops: dict[Place, list[int]]) -> None:
+        try:
+            answers = self.consumer.commit_sync(PATIENCE)
+        except ck.KafkaException as problem:
+            self.recorder.note("problem", error=str(problem))
+            return
+        for where, problem in answers.items():
+            for op in ops.get((where.topic, where.partition), []):
+                if problem is None:
+                    self.recorder.end(op, "ok", "accept")
+                else:
+                    self.recorder.end(op, "unknown", "accept", error=str(problem))
+
+    def close(self) -> None:
+        self.consumer.close()
+
+
+def work(client: Client) -> None:
+    worker = Worker(client.bootstrap, client.recorder, client.settings["share"])
+    while not client.stopping:
+        worker.take(lambda: client.dice.random() < 0.1)
+    worker.close()
 
 
 ROLES: dict[str, Callable[[Client], None]] = {
@@ -334,6 +392,7 @@ ROLES: dict[str, Callable[[Client], None]] = {
     "copier": copy,
     "follower": follow,
     "reader": read,
+    "worker": work,
 }
 
 

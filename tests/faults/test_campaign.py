@@ -11,22 +11,23 @@ from typing import Any
 import pytest
 
 from headrace import _kernel
+from headrace.broker.shares.window import Ack, Window
 from headrace.broker.transactions.coordinator import TransactionCoordinator
 from headrace.log import reading
 from headrace.log.batch import BatchHeader
 from headrace.log.partition import AppendInfo, Origin, PartitionLog
 from headrace.testing.broker import EmbeddedBroker
-from tests.faults.campaign import OPTIONS, Campaign, Outcome, Role, patiently
+from tests.faults.campaign import OPTIONS, QUEUE, Campaign, Outcome, Role, patiently
 from tests.faults.clients import INPUT, OUTPUT
 
 Append = Callable[..., AppendInfo]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_what_clients_were_told_is_true_though_the_node_is_killed_and_paused(tmp_path: Path) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
-    outcome = Campaign(tmp_path, seed).run(25)
+    outcome = Campaign(tmp_path, seed).run(18)
     assert outcome.findings == []
     assert outcome.counts["sends ok"] > 1000
     assert outcome.counts["ends ok"] > 20
@@ -146,3 +147,18 @@ def test_a_transaction_that_one_partition_forgets_is_found(tmp_path: Path, monke
 
     monkeypatch.setattr(TransactionCoordinator, "_write_marker", wavering)
     assert kinds(lying(tmp_path, chance.done)) >= {"torn", "unprocessed"}
+
+
+def test_a_queue_that_forgets_that_a_record_was_accepted_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle, chance = Window._settle, Nth(20)
+
+    def forgetful(self: Window, first: int, last: int, kind: Ack, *more: Any) -> Any:
+        if kind is Ack.ACCEPT and chance.now():
+            kind = Ack.RELEASE
+        return settle(self, first, last, kind, *more)
+
+    monkeypatch.setattr(Window, "_settle", forgetful)
+    roles = (ROLES[0], Role("worker", "worker-0", {"share": QUEUE}))
+    assert "redelivered" in kinds(lying(tmp_path, chance.done, roles))

@@ -91,8 +91,8 @@ class Story:
         journal = self.bench.groups.journal
         write = journal._write_batch
 
-        def noted(changes: Any, done: Any) -> None:
-            write(changes, done)
+        def noted(changes: Any, *more: Any) -> None:
+            write(changes, *more)
             self.appended.extend(changes)
 
         journal._write_batch = noted  # type: ignore[method-assign]

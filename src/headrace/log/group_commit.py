@@ -34,21 +34,28 @@ class GroupCommit:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="sync")
         self._waiting: dict[PartitionLog, list[tuple[int, Done]]] = {}
         self._wanted: dict[PartitionLog, None] = {}
+        self._patient: dict[PartitionLog, None] = {}
         self._planned = False
         self._running = 0
         self.syncs = 0
         self.rounds = 0
         self.sync_seconds = 0.0
 
-    def when_durable(self, partition: PartitionLog, next_offset: int, done: Done) -> None:
-        """Call ``done`` once everything below ``next_offset`` is on disk, or with the error if that failed."""
+    def when_durable(self, partition: PartitionLog, next_offset: int, done: Done, *, can_wait: bool = False) -> None:
+        """Call ``done`` once everything below ``next_offset`` is on disk, or with the error if that failed.
+
+        What can wait is part of the next round that somebody else needs; who asks sees to it that there is one.
+        """
         if partition.failed is not None:
             done(partition.failure())
         elif partition.synced_offset >= next_offset:
             done(None)
         else:
             self._waiting.setdefault(partition, []).append((next_offset, done))
-            self.request(partition)
+            if can_wait:
+                self._patient[partition] = None
+            else:
+                self.request(partition)
 
     def request(self, partition: PartitionLog) -> None:
         """Sync what is written, though nobody waits."""
@@ -66,7 +73,7 @@ class GroupCommit:
         self._planned = False
         if self._running:
             return
-        wanted, self._wanted = self._wanted, {}
+        wanted, self._wanted, self._patient = self._wanted | self._patient, {}, {}
         work: Work = []
         for partition in wanted:
             job = None if partition.deleted or partition.failed else partition.start_sync()
