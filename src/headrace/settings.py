@@ -92,13 +92,6 @@ _TABLE: Final = (
     _own("group.streams.max.standby.replicas", _INT, "2", "For streams groups; of no effect.", at_least(0)),
     _own("group.streams.num.standby.replicas", _INT, "0", "For streams groups; of no effect.", at_least(0)),
     _own(
-        "share.coordinator.snapshot.update.records.per.snapshot",
-        _INT,
-        "500",
-        "Changes of a share partition's state between two records of all of it.",
-        at_least(0),
-    ),
-    _own(
         "share.coordinator.state.topic.segment.bytes",
         _INT,
         "104857600",

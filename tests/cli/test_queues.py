@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 
 import confluent_kafka as ck
 import pytest
-from confluent_kafka import admin
 
 from headrace.broker.shares.window import Kept, State
 from headrace.cli.share_states import Shared, laid_over
@@ -18,13 +17,7 @@ NewName = Callable[[str], str]
 
 
 def set_group(cli: Cli, group: str, settings: Mapping[str, str]) -> None:
-    resource = admin.ConfigResource(admin.ConfigResource.Type.GROUP, group)
-    for name, value in settings.items():
-        how = admin.AlterConfigOpType.SET
-        resource.add_incremental_config(admin.ConfigEntry(name, value, incremental_operation=how))
-    client = admin.AdminClient({"bootstrap.servers": cli.server, "log_level": 0})
-    for future in client.incremental_alter_configs([resource]).values():
-        future.result(20)
+    cli("queue", "alter", group, *(word for name, value in settings.items() for word in ("--set", f"{name}={value}")))
 
 
 def worked(cli: Cli, topic: str, group: str, how: Mapping[str, ck.AcknowledgeType], count: int) -> None:
@@ -81,6 +74,9 @@ def test_a_queue_is_listed_described_and_looked_into(cli: Cli, queue: str) -> No
     assert queue in cli("queue", "describe", queue).lines[0]
     assert cli("queue", "peek", queue).lines[1].split()[:3] == [queue, "0", "1"]
     assert "no group 'nobody' shares a topic" in cli.fails("queue", "peek", "nobody")
+    assert "were not changed" in cli.fails("queue", "alter", queue, "--set", "share.isolation.level=x")
+    cli("queue", "alter", queue, "--unset", "share.auto.offset.reset")
+    assert cli("queue", "describe", queue, "-o", "json").json["settings"] == {}
 
 
 @system

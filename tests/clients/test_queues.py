@@ -50,10 +50,13 @@ def read_log(bootstrap: str, topic: str, count: int) -> list[str]:
 
 
 class Worker(threading.Thread):
-    """A member of a share group that accepts all, and remembers what it was told to be accepted."""
+    """A member of a share group that accepts all but what it ``rejects``, and remembers what it was told is settled."""
 
-    def __init__(self, bootstrap: str, group: str, topic: str) -> None:
+    def __init__(
+        self, bootstrap: str, group: str, topic: str, rejects: Callable[[str], bool] = lambda _: False
+    ) -> None:
         super().__init__()
+        self._rejects = rejects
         self.got: list[str] = []
         self.settled: Counter[str] = Counter()
         self.stop = threading.Event()
@@ -75,7 +78,9 @@ class Worker(threading.Thread):
             try:
                 messages = [message for message in consumer.poll(0.3) or () if not message.error()]
                 for message in messages:
-                    consumer.acknowledge(message)
+                    rejected = self._rejects(message.value().decode())
+                    kind = ck.AcknowledgeType.REJECT if rejected else ck.AcknowledgeType.ACCEPT
+                    consumer.acknowledge(message, kind)
                 results = consumer.commit_sync(10.0) if messages else {}
             except ck.KafkaException:
                 continue
@@ -138,10 +143,10 @@ def server(tmp_path: Path) -> Iterator[Headrace]:
 def test_a_node_that_is_killed_gives_back_what_was_not_settled_and_nothing_else(server: Headrace) -> None:
     client = admin.AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
     client.create_topics([admin.NewTopic("jobs", 2, 1)])["jobs"].result(20)
-    set_group(server.bootstrap, "queue", share_auto_offset_reset="earliest")
+    set_group(server.bootstrap, "queue", share_auto_offset_reset="earliest", headrace_dead_letter_topic="dead")
     sent = [f"v{number}" for number in range(5000)]
     write(server.bootstrap, "jobs", sent)
-    workers = [Worker(server.bootstrap, "queue", "jobs") for _ in range(2)]
+    workers = [Worker(server.bootstrap, "queue", "jobs", lambda value: value.endswith("7")) for _ in range(2)]
     kills = 0
 
     def enough() -> bool:
@@ -162,6 +167,12 @@ def test_a_node_that_is_killed_gives_back_what_was_not_settled_and_nothing_else(
     settled = sum((one.settled for one in workers), Counter[str]())
     twice = [value for value, count in settled.items() if count > 1]
     assert not twice, "what was accepted came back"
+    rejected = sorted(value for value in sent if value.endswith("7"))
+    assert sorted(read_log(server.bootstrap, "dead", len(rejected))) == rejected, "each dead letter once"
+    place = ck.TopicPartition("dead", 0)
+    reader = ck.Consumer({"bootstrap.servers": server.bootstrap, "group.id": "nobody", "log_level": 0})
+    assert reader.get_watermark_offsets(place, timeout=20) == (0, len(rejected))
+    reader.close()
 
 
 def test_kafkas_tool_reads_our_state(server: Headrace) -> None:

@@ -1,4 +1,4 @@
-"""``headrace queue list|describe|peek``."""
+"""``headrace queue list|describe|peek|alter``."""
 
 from __future__ import annotations
 
@@ -140,6 +140,45 @@ def peek(
     print_table(
         headers, [[*(row[field] for field in headers[:5]), _short(row, "key"), _short(row, "value")] for row in rows]
     )
+
+
+@app.command(cls=Command)
+def alter(
+    name: Name,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the group. Repeatable.")
+    ] = None,
+    unset: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Back to the default. Repeatable.")] = None,
+    server: Server = DEFAULT_SERVER,
+    client: ClientSettings = None,
+    output: Output = OutputFormat.text,
+) -> None:
+    """Change a group's settings; it need not exist yet. What is not named stays as it is.
+
+    [bold]Examples[/bold]
+
+    \b
+    headrace queue alter billing --set share.auto.offset.reset=earliest
+    headrace queue alter billing --set headrace.dead.letter.topic=dlq.billing --set headrace.backoff.ms=500
+    headrace queue alter billing --set headrace.key.ordered=true --unset share.delivery.count.limit
+    """
+    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+
+    config = name_values(settings, "--set")
+    if not config and not unset:
+        raise CommandFailed("nothing to change.", hint="say --set NAME=VALUE or --unset NAME")
+    resource = ConfigResource(ConfigResource.Type.GROUP, name)
+    for key, value in config.items():
+        resource.add_incremental_config(ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET))
+    for key in unset or ():
+        resource.add_incremental_config(ConfigEntry(key, None, incremental_operation=AlterConfigOpType.DELETE))
+    cluster = Cluster(server, name_values(client, "-X"))
+    (asked,) = cluster.admin.incremental_alter_configs([resource], request_timeout=REQUEST_TIMEOUT_S).values()
+    cluster.answer(asked, f"the settings of group {name!r} were not changed")
+    if output is OutputFormat.json:
+        print_json({"group": name, "set": config, "unset": unset or []})
+    else:
+        print_line(f"Altered group {name}")
 
 
 def group_settings(cluster: Cluster, name: str) -> dict[str, str]:

@@ -29,7 +29,7 @@ def messages_in(cluster: Cluster, ranges: Mapping[Partition, tuple[int, int]]) -
         consumer.assign([TopicPartition(topic, index, ranges[topic, index][0]) for topic, index in left])
         deadline = time.monotonic() + REQUEST_TIMEOUT_S
         while left:
-            for message in consumer.consume(500, 0.5):
+            for message in consumer.consume(500, 0.05):
                 deadline = time.monotonic() + REQUEST_TIMEOUT_S
                 place: Partition = (str(message.topic()), message.partition() or 0)
                 error, offset = message.error(), message.offset() or 0

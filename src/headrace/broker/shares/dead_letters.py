@@ -11,6 +11,7 @@ A copy has the original's key, value and headers, byte for byte, and then header
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -21,7 +22,7 @@ from headrace.broker.journal import Done
 from headrace.broker.shares.partition import SharePartition
 from headrace.broker.shares.records import DeadLetters
 from headrace.broker.shares.window import Dead, Reason
-from headrace.errors import HeadraceError, OffsetOutOfRange, StorageError
+from headrace.errors import HeadraceError, StorageError
 from headrace.log.group_commit import GroupCommit
 from headrace.log.partition import Origin, PartitionLog
 from headrace.log.store import LogStore
@@ -60,6 +61,8 @@ class DeadLetterOffice:
         self._timers = timers
         self._save = save
         self._partitions = partitions
+        self.copied: Counter[str] = Counter()
+        """Records by group, since the start."""
         self._writing: set[SharePartition] = set()
         self._pauses: dict[SharePartition, float] = {}
 
@@ -76,15 +79,24 @@ class DeadLetterOffice:
             share.dead = self._addressed(share, topic, dead)
 
     def recover(self, share: SharePartition) -> None:
-        """After a start: what is in the topic already need not be copied."""
+        """After a start: what is in the topic already need not be copied, once it is sure to stay there."""
         waiting = share.dead
-        if waiting is None:
+        target = None if waiting is None else self._existing_target(waiting)
+        if waiting is None or target is None:
+            self.readdress(share)
             return
-        there = self._found(share, waiting)
-        if there:
-            share.dead = _without(waiting, there)
-            self._save(share, None)
-        self.readdress(share)
+        share.dead = waiting._replace(since=min(waiting.since, target.end_offset))
+        there = self._found(share, waiting, target)
+        self._writing.add(share)
+
+        def synced(error: HeadraceError | None) -> None:
+            self._writing.discard(share)
+            if error is None and share.dead is not None:
+                share.dead = _without(share.dead, there)
+                self._save(share, None)
+            self.readdress(share)
+
+        self._commit.when_durable(target, target.end_offset, synced)
 
     def readdress(self, share: SharePartition) -> None:
         """The group's topic may be another one now: then what waits goes there."""
@@ -104,19 +116,22 @@ class DeadLetterOffice:
         index = share.log.index % len(found.partitions)
         return DeadLetters(topic, found.id.bytes, index, found.partitions[index].end_offset, tuple(dead))
 
-    def _found(self, share: SharePartition, waiting: DeadLetters) -> set[int]:
-        """The offsets whose copies are there."""
+    def _existing_target(self, waiting: DeadLetters) -> PartitionLog | None:
         topic = self._store.topics.get(waiting.topic)
-        if topic is None or waiting.partition >= len(topic.partitions):
-            return set()
-        since = waiting.since if topic.id.bytes == waiting.topic_id else 0
+        return (
+            None if topic is None or waiting.partition >= len(topic.partitions) else topic.partitions[waiting.partition]
+        )
+
+    def _found(self, share: SharePartition, waiting: DeadLetters, target: PartitionLog) -> set[int]:
+        """The offsets whose copies are there."""
+        since = waiting.since if target.topic_id.bytes == waiting.topic_id else 0
         mine = {
             _TOPIC.decode(): share.log.topic.encode(),
             _PARTITION.decode(): b"%d" % share.log.index,
             _GROUP.decode(): share.key.group.encode(),
         }
         found = set()
-        for header, records in topic.partitions[waiting.partition].replay_batches(since):
+        for header, records in target.replay_batches(since):
             for *_, headers in [] if header.is_control else records:
                 said = dict(headers)
                 if mine.items() <= said.items():
@@ -146,6 +161,7 @@ class DeadLetterOffice:
                 self._delivered(share, taken, None)
                 return
             info = target.append(batch, acks_all=True, origin=Origin.COORDINATOR)
+            self.copied[share.key.group] += info.last_offset - info.base_offset + 1
         except HeadraceError as error:
             self._writing.discard(share)
             self._try_later(share, error)
@@ -160,12 +176,11 @@ class DeadLetterOffice:
 
     def _copies(self, share: SharePartition, runs: Sequence[Dead]) -> tuple[bytearray, int]:
         """A batch of copies of the first records that wait (empty if they are gone), and of how many offsets."""
-        first = runs[0].first
-        try:
-            result = share.log.read(first, _READ_BYTES)
-        except OffsetOutOfRange:
-            log.error("%r: records from offset %d were deleted before they could be copied", share, first)
-            return bytearray(), min(share.log.log_start, runs[0].last + 1) - first
+        first, end, start = runs[0].first, runs[0].last + 1, share.log.log_start
+        if not start <= first < share.log.high_watermark:
+            log.error("%r: records from offset %d on were deleted before they could be copied", share, first)
+            return bytearray(), (min(start, end) if first < start else end) - first
+        result = share.log.read(first, _READ_BYTES)
         picks, taken = [], 0
         for run in runs:
             if not first <= run.first < result.next_offset:
