@@ -45,9 +45,8 @@ def start_node(
         host, port = at.host, at.port
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         facts = {"listen": address, "host": host, "port": port, "data": str(data), "web": at.web}
-        print(json.dumps(facts) if as_json else f"Headrace listens on {address} (data in {data})", flush=True)
-        if at.web and not as_json:
-            print(f"Views and status: {at.web}", flush=True)
+        views = f". Views and status: {at.web}" if at.web else ""
+        print(json.dumps(facts) if as_json else f"Headrace listens on {address} (data in {data}){views}", flush=True)
         if host in _ALL_ADDRESSES and advertise is None:
             hint = "Clients are told 127.0.0.1; if they are on other machines, add --advertise HOST:PORT"
             print(hint, file=sys.stderr, flush=True)
