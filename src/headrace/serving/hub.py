@@ -38,8 +38,8 @@ _logger = logging.getLogger(__name__)
 
 
 class Hub:
-    """The views of a node. ``open_feed`` opens the log; it is called in threads, and again until it works. ``failed`` is
-    called if the materialiser ends by itself, which it never should."""
+    """The views of a node. ``open_feed`` opens the log; it is called in threads, and again until it works. ``failed``
+    is called if the materialiser ends by itself, which it never should."""
 
     def __init__(self, folder: Path, open_feed: Callable[[], Feed], failed: Callable[[], None] = lambda: None) -> None:
         self.reader = SqliteReader(folder, lambda: sorted({app for app, _ in self.states}))
