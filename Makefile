@@ -6,21 +6,21 @@ BIN := .venv/bin
 ROUNDS ?= 20
 SEED ?=
 BENCH ?=
-RECORDS ?= 1000000
+DEMO_SECONDS ?= 60
 
 NATIVE := $(shell find native -name target -prune -o -type f \( -name '*.rs' -o -name 'Cargo.*' \) -print)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 HEAD := printf '\n\033[1m%s\033[0m\n'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup kafka test check unit system lint format types layers native faults fuzz bench-broker demo clean
+.PHONY: help setup kafka test check unit system lint format types layers native faults fuzz bench-broker bench-pipelines demo clean
 
 help: ## Show this list
-	@echo "Headrace: a durable log that speaks the Kafka protocol. Start with 'make demo' or 'make test'."
+	@echo "Headrace: a log that speaks the Kafka protocol, pipelines on Spark, live views. Start with 'make demo' or 'make test'."
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
-	@echo "  Options: ROUNDS=1000 SEED=7 (faults), BENCH='--only produce --quick' (bench-broker), RECORDS=100000 (demo),"
+	@echo "  Options: ROUNDS=1000 SEED=7 (faults), BENCH='--only produce --quick' (bench-broker), DEMO_SECONDS=20 (demo),"
 	@echo "  PYTHON=python3.13 (setup), T='tests/log -k compaction' (unit, system: what to run instead of all)."
 
 setup: .venv/kernel.stamp ## Make .venv, install what Headrace needs, build the native kernel
@@ -81,15 +81,20 @@ format: setup ## Format the code and fix what ruff can fix
 	@$(BIN)/ruff format .
 	@scripts/with-rust cargo fmt --manifest-path native/Cargo.toml --all
 
-faults: setup ## Kill the node while producers write, and pipelines while they run: ROUNDS=1000 SEED=7
+faults: setup ## Kill and pause the node while clients work, and check all they were told: ROUNDS=1000 SEED=7
 	@$(BIN)/python -m tests.faults.kill_rounds --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.faults.campaign --rounds $$(( ($(ROUNDS) + 9) / 10 )) $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.pipelines.kill_rounds --kills $(ROUNDS) $(if $(SEED),--seed $(SEED))
 
 bench-broker: setup kafka ## Headrace against Apache Kafka, side by side (about an hour; BENCH='--quick')
 	@$(BIN)/python -m benchmarks.bench_broker $(BENCH)
 
-demo: setup ## Start a node, write and read a million records, verify them
-	@$(BIN)/python scripts/demo.py --records $(RECORDS)
+bench-pipelines: setup ## Headrace against plain PySpark, side by side (about 20 minutes; BENCH='--quick')
+	@scripts/fetch-spark-kafka
+	@$(BIN)/python -m benchmarks.bench_pipelines $(BENCH)
+
+demo: setup ## A shop with live views for a minute (DEMO_SECONDS=60), then every view is checked against the log
+	@DEMO_SECONDS=$(DEMO_SECONDS) $(BIN)/headrace demo
 
 clean: ## Remove everything that make made
 	rm -rf .venv .tools native/target src/headrace/_kernel*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

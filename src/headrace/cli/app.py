@@ -12,7 +12,21 @@ from headrace import __version__
 
 __all__ = ["COMMANDS", "app"]
 
-COMMANDS = ("up", "run", "view", "query", "topic", "produce", "consume", "group", "log")
+COMMANDS = (
+    "demo",
+    "init",
+    "up",
+    "run",
+    "view",
+    "query",
+    "topic",
+    "produce",
+    "consume",
+    "group",
+    "queue",
+    "dlq",
+    "log",
+)
 """Each is a module of this package with an ``app``."""
 
 
@@ -50,11 +64,13 @@ def headrace(
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", envvar="HEADRACE_DEBUG", help="Show tracebacks of errors.")] = False,
 ) -> None:
-    """A durable log that speaks the Kafka protocol.
+    """A streaming platform: a log that speaks the Kafka protocol, pipelines on Spark, live views.
 
     [bold]First steps[/bold]
 
     \b
+    headrace demo                see it work, for a minute
+    headrace init shop           write a small app with its test
     headrace up                  start a node on 127.0.0.1:9092
     headrace produce orders      type records, one per line
     headrace consume orders      read them back, and follow

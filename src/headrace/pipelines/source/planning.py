@@ -91,7 +91,7 @@ def tasks(found: list[Range]) -> list[list[Range]]:
     rows = sum(one.end - one.start for one in found)
     count = min(len(found), 1 + rows // _ROWS_PER_TASK)
     groups: list[list[Range]] = [[] for _ in range(count)]
-    for one in sorted(found, key=lambda one: one.start - one.end):
+    for one in sorted(found, key=lambda one: (one.start - one.end, one.partition)):
         min(groups, key=lambda group: sum(r.end - r.start for r in group)).append(one)
     return groups
 

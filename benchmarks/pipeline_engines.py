@@ -1,0 +1,118 @@
+"""One run of one engine in a process of its own, for ``bench_pipelines``: plain PySpark, or Headrace's source in Spark.
+
+    python -m benchmarks.pipeline_engines decode headrace|spark BOOTSTRAP DATA TOPIC BATCH FOLDER
+    python -m benchmarks.pipeline_engines view   spark          BOOTSTRAP DATA TOPIC BATCH FOLDER
+
+``decode`` reads what is there into no sink and prints its figures as JSON. ``view`` runs until it is killed: windows of
+a minute by region, upserted into FOLDER/view.sqlite.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.servers import ROOT
+
+from benchmarks.meter import cpu_seconds
+from headrace.pipelines.source import SourceOptions, read_stream
+from headrace.pipelines.spark import start_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA = "order_id string, customer_id long, amount double, region string, ordered_at timestamp, note string"
+LATENESS = "10 seconds"
+JARS = ROOT / ".tools" / "spark-kafka"
+
+
+def session(folder: Path) -> SparkSession:
+    jars = ",".join(str(jar) for jar in sorted(JARS.glob("*.jar")))
+    return start_spark("bench", folder / "spark", "local[2]", {"spark.jars": jars, "spark.driver.memory": "2g"})
+
+
+def plain_stream(spark: SparkSession, bootstrap: str, topic: str, batch: int) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    raw = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", batch)
+        .load()
+    )
+    return raw.select(F.from_json(F.col("value").cast("string"), SCHEMA).alias("row")).select("row.*")
+
+
+def headrace_stream(spark: SparkSession, bootstrap: str, data: str, topic: str, batch: int) -> DataFrame:
+    options = SourceOptions(bootstrap, topic, "bench.decode", SCHEMA, data=data, max_records_per_trigger=batch)
+    return read_stream(spark, options)
+
+
+def decode(engine: str, bootstrap: str, data: str, topic: str, batch: int, folder: Path) -> dict[str, float]:
+    """Rows per second and per second of processor time, from the second batch on: the first warms up."""
+    spark = session(folder)
+    if engine == "spark":
+        frame = plain_stream(spark, bootstrap, topic, batch)
+    else:
+        frame = headrace_stream(spark, bootstrap, data, topic, batch)
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(folder / "checkpoint"))
+    query = writer.trigger(availableNow=True).start()
+    marks: dict[int, tuple[float, float, int]] = {}
+    while query.isActive:
+        done = query.lastProgress
+        if done is not None and done["batchId"] not in marks:
+            marks[done["batchId"]] = (time.perf_counter(), cpu_seconds(os.getpid()), done["numInputRows"])
+        time.sleep(0.02)
+    query.awaitTermination()
+    spark.stop()
+    if len(marks) < 3:
+        raise SystemExit("too few batches: say a smaller batch or more records")
+    (first, first_cpu, _), *_, (last, last_cpu, _) = marks.values()
+    rows = sum(one[2] for one in list(marks.values())[1:])
+    return {"rows_per_s": rows / (last - first), "rows_per_cpu_s": rows / (last_cpu - first_cpu)}
+
+
+def plain_view(bootstrap: str, topic: str, batch: int, folder: Path) -> None:
+    """What one would write without Headrace: foreachBatch, upserts into SQLite."""
+    from pyspark.sql import functions as F
+
+    spark = session(folder)
+    frame = plain_stream(spark, bootstrap, topic, batch).withWatermark("ordered_at", LATENESS)
+    counted = frame.groupBy(F.window("ordered_at", "1 minute").alias("minute"), "region").agg(
+        F.count("*").alias("n"), F.sum("amount").alias("revenue")
+    )
+    store = folder / "view.sqlite"
+    with sqlite3.connect(store) as made:
+        made.execute("PRAGMA journal_mode=WAL")
+        made.execute(
+            "CREATE TABLE revenue (minute TEXT, region TEXT, n INTEGER, revenue REAL, PRIMARY KEY (minute, region))"
+        )
+
+    def upsert(rows: DataFrame, _: int) -> None:
+        found: list[Any] = rows.collect()
+        values = [(str(one.minute.start), one.region, one.n, one.revenue) for one in found]
+        with sqlite3.connect(store) as connection:
+            connection.executemany("INSERT OR REPLACE INTO revenue VALUES (?, ?, ?, ?)", values)
+
+    writer = counted.writeStream.foreachBatch(upsert).outputMode("update")
+    query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(processingTime="0 seconds").start()
+    query.awaitTermination()
+
+
+def main() -> None:
+    case, engine, bootstrap, data, topic, batch, folder = sys.argv[1:]
+    if case == "decode":
+        print(json.dumps(decode(engine, bootstrap, data, topic, int(batch), Path(folder))), flush=True)
+    else:
+        plain_view(bootstrap, topic, int(batch), Path(folder))
+
+
+if __name__ == "__main__":
+    main()
