@@ -44,7 +44,7 @@ def check_alone(readers: list[Reader]) -> None:
     assert not counts or max(counts.values()) == 1, counts
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(st.lists(STEPS, max_size=60))
 def test_no_two_members_read_one_partition_and_in_the_end_all_are_read(steps: list[tuple[Any, ...]]) -> None:
     lab = Lab(Topics(a=3, b=2))

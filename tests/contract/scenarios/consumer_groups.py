@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.contract.members import Member, describe, owned, ready_group
+from tests.contract.scenarios.transactions import OLD, Producer
 from tests.contract.schema import Tree
 from tests.contract.session import Session, Topic, in_every_version
 
@@ -320,6 +321,28 @@ def members_fetch_offsets_in_their_epoch(s: Session) -> None:
         s.call("offset_fetch", s.version, groups=[body])
     missing = {"group_id": s.name("none"), "topics": asked, "member_id": "m1", "member_epoch": 3}
     s.call("offset_fetch", s.version, groups=[missing])
+
+
+@in_every_version("txn_offset_commit")
+def members_commit_in_transactions_in_their_epoch(s: Session) -> None:
+    topic, group = s.topic(), ready_group(s)
+    producer = Producer(s, s.name("x"), OLD | {"txn_offset_commit": s.version})
+    s.until(lambda: _is_ready(s, producer.name), "coordinator")
+    producer.init()
+    if s.version < 5:
+        producer.add_offsets(group)
+    member = Member(s, group, "m1")
+    member.join(topic)
+    producer.commit_offset(group, topic, 1)
+    if s.version >= 3:
+        for name, epoch in (("m1", member.epoch), ("m1", 1), ("m1", 9), ("m2", 2), ("m2", -1), ("", -1)):
+            producer.commit_offset(group, topic, 2, member_id=name, generation_id=epoch)
+    producer.end(False)
+
+
+def _is_ready(s: Session, transactional_id: str) -> bool:
+    (found,) = s.ask("find_coordinator", 4, key_type=1, coordinator_keys=[transactional_id])["coordinators"]
+    return bool(found["error_code"] == "none")
 
 
 def offsets_of_topics_that_are_read_are_not_deleted(s: Session) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from headrace.broker.groups.alarms import Timer
@@ -56,7 +56,6 @@ class GroupCoordinator(GroupOffsets, ModernMembers):
 
         A group that has become too large (``group.max.size`` was lowered) rebalances, and the last to join are refused.
         """
-        self.on_deleted: list[Callable[[str], None]] = []
         self.journal.load()
         for group_id, metadata in list(self.journal.durable.groups.items()):
             if self.is_damaged(group_id):
@@ -199,10 +198,6 @@ class GroupCoordinator(GroupOffsets, ModernMembers):
                 changes += self._removal(group_id)
                 self._forget(group_id)
         failure = await self._store_all(changes)
-        if not failure:
-            for group_id in (group_id for group_id, code in codes.items() if not code):
-                for listener in self.on_deleted:
-                    listener(group_id)
         return {group_id: code or failure for group_id, code in codes.items()}
 
     def _can_be_deleted(self, group_id: str) -> Code:

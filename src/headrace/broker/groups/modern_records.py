@@ -292,7 +292,7 @@ def _encode_subscription(value: Subscription, share: bool) -> bytes:
     client = compact_string(value.client_id) + compact_string(value.client_host)
     if share:
         return compact_string(value.rack_id) + client + topics + tagged()
-    classic = b""
+    classic = b"\x00"
     if value.classic is not None:
         protocols = compact_array(
             value.classic.protocols,
@@ -308,7 +308,7 @@ def _encode_subscription(value: Subscription, share: bool) -> bytes:
             compact_string(value.regex),
             I32.pack(value.rebalance_timeout_ms),
             compact_string(value.assignor),
-            _tag(classic, bool(classic)),
+            tagged((0, classic)),
         )
     )
 
