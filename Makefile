@@ -81,8 +81,9 @@ format: setup ## Format the code and fix what ruff can fix
 	@$(BIN)/ruff format .
 	@scripts/with-rust cargo fmt --manifest-path native/Cargo.toml --all
 
-faults: setup ## Kill the node while producers write, and pipelines while they run: ROUNDS=1000 SEED=7
+faults: setup ## Kill and pause the node while clients work, and check all they were told: ROUNDS=1000 SEED=7
 	@$(BIN)/python -m tests.faults.kill_rounds --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.faults.campaign --rounds $$(( ($(ROUNDS) + 9) / 10 )) $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.pipelines.kill_rounds --kills $(ROUNDS) $(if $(SEED),--seed $(SEED))
 
 bench-broker: setup kafka ## Headrace against Apache Kafka, side by side (about an hour; BENCH='--quick')

@@ -13,7 +13,7 @@ from tests.contract.raw import Connection, Disconnected
 from tests.contract.session import Session
 from tests.servers import ApacheKafka, Headrace, free_port
 
-from benchmarks import load, meter
+from benchmarks import coordination, load, meter
 
 PARTITIONS = 4
 Figures = dict[str, float]
@@ -93,6 +93,37 @@ def consume_100b(bench: Bench) -> Figures:
 
 def consume_1k(bench: Bench) -> Figures:
     return _consume(bench, 1024, 2_000_000, "c1k")
+
+
+def _share(bench: Bench, size: int, full: int, name: str, threads: int) -> Figures:
+    topic, records, group = bench.topic(name), bench.records(full), f"group-{name}"
+    load.java_produce(bench.server.bootstrap, topic, records, size, acks="1")
+    setting = {"name": "share.auto.offset.reset", "config_operation": 0, "value": "earliest"}
+    session = Session(bench.server.bootstrap, "bench")
+    try:
+        session.ask(
+            "incremental_alter_configs",
+            resources=[{"resource_type": 32, "resource_name": group, "configs": [setting]}],
+            validate_only=False,
+        )
+    finally:
+        session.close()
+    return bench.metered(
+        lambda: load.java_share(bench.server.bootstrap, topic, records, group, threads=threads), records * size
+    )
+
+
+def share_100b(bench: Bench) -> Figures:
+    return _share(bench, 100, 1_000_000, "s100", 1)
+
+
+def share_1k(bench: Bench) -> Figures:
+    return _share(bench, 1024, 500_000, "s1k", 1)
+
+
+def share_100b_by_four(bench: Bench) -> Figures:
+    """Four members of one group."""
+    return _share(bench, 100, 2_000_000, "s100x4", 4)
 
 
 def _python(bench: Bench, size: int, full: int, acks: str, name: str) -> Figures:
@@ -222,6 +253,44 @@ def four_thousand_partitions(bench: Bench) -> Figures:
     return {"made in s": made, "written in s": wrote, **figures, "restart s": time.perf_counter() - started}
 
 
+MEMBERS = 50
+QUICK_HEARTBEATS = {
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "100",
+}
+"""Members of the newer protocol are told by the broker how often to ask; the classic ones decide that themselves."""
+
+
+def rebalance_raw_members(bench: Bench) -> Figures:
+    """50 members join and are told their part; nothing but the coordinator is timed."""
+    return coordination.raw_rebalances(bench.server.bootstrap, MEMBERS, max(10, int(100 * bench.scale)))
+
+
+def _members(bench: Bench, name: str, **settings: object) -> Figures:
+    """A member of 50 leaves and comes back: until every consumer has its new part."""
+    topic, rounds = bench.topic(name, 2 * MEMBERS), max(1, int(5 * bench.scale))
+    return coordination.member_rebalances(bench.server.bootstrap, topic, 2 * MEMBERS, MEMBERS, rounds, **settings)
+
+
+def rebalance_classic_members(bench: Bench) -> Figures:
+    return _members(bench, "classic", **{"heartbeat.interval.ms": 100})
+
+
+def rebalance_consumer_members(bench: Bench) -> Figures:
+    return _members(bench, "modern", **{"group.protocol": "consumer"})
+
+
+def python_transactions(bench: Bench) -> Figures:
+    topic = bench.topic("pytxn")
+    return coordination.python_transactions(
+        bench.server.bootstrap, topic, max(20, int(500 * bench.scale)), partitions=PARTITIONS
+    )
+
+
+def java_transactions(bench: Bench) -> Figures:
+    return coordination.java_transactions(bench.server.bootstrap, bench.topic("jtxn"), max(60, int(900 * bench.scale)))
+
+
 @dataclass(frozen=True)
 class Case:
     """A case, what of it is compared, and what is aimed at (Headrace / Kafka, or Headrace alone)."""
@@ -243,12 +312,20 @@ CASES = (
     Case("produce 1 KiB both on disk", produce_1k_synced, "MB/s", ratio=3.0),
     Case("consume 100 B", consume_100b, "records/s", ratio=1.2),
     Case("consume 1 KiB", consume_1k, "MB/s", ratio=1.2),
+    Case("share 100 B", share_100b, "records/s", ratio=1.0),
+    Case("share 1 KiB", share_1k, "MB/s", ratio=1.0),
+    Case("share 100 B, four members", share_100b_by_four, "records/s", ratio=1.0),
     Case("confluent produce 100 B acks=all", python_produce_100b_all, "records/s", ratio=1.3),
     Case("confluent produce 1 KiB acks=all", python_produce_1k_all, "MB/s", ratio=1.3),
     Case("confluent produce 100 B acks=1", python_produce_100b_one, "records/s", ratio=2.0),
     Case("confluent produce 1 KiB acks=1", python_produce_1k_one, "MB/s", ratio=2.0),
     Case("confluent consume 100 B", python_consume_100b, "records/s", ratio=1.2),
     Case("confluent consume 1 KiB", python_consume_1k, "MB/s", ratio=1.2),
+    Case("transactions of 1 MiB", java_transactions, "MB/s", ratio=1.0),
+    Case("confluent transactions of 1 MiB", python_transactions, "MB/s", ratio=1.0),
+    Case("rebalance of 50 raw members", rebalance_raw_members, "rebalances/s", ratio=1.0),
+    Case("rebalance of 50 classic members", rebalance_classic_members, "rebalances/s", ratio=1.0),
+    Case("rebalance of 50 consumer members", rebalance_consumer_members, "rebalances/s", ratio=1.0),
     Case("latency at 1,000 records/s", latency_at_1000_per_second, "p99 ms", more_is_better=False),
     Case("start-up to first record", start_up, "seconds", more_is_better=False, limit=0.7),
     Case("memory after 5 GB", memory_after_5_gb, "resident MB", more_is_better=False, limit=150),
@@ -258,4 +335,6 @@ CASES = (
 
 def server_for(name: str, folder: Path) -> Headrace | ApacheKafka:
     shutil.rmtree(folder, ignore_errors=True)
-    return ApacheKafka(folder, heap="1g") if name == "kafka" else Headrace(folder)
+    if name == "kafka":
+        return ApacheKafka(folder, heap="1g", settings=QUICK_HEARTBEATS)
+    return Headrace(folder, options=[word for pair in QUICK_HEARTBEATS.items() for word in ("--set", "=".join(pair))])

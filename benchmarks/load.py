@@ -1,4 +1,4 @@
-"""The clients that put load on a broker: Kafka's ProducerPerformance and ConsumerPerformance, and confluent-kafka."""
+"""The clients that put load on a broker: Kafka's own performance tools, and confluent-kafka."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def java_produce(
 ) -> dict[str, float]:
     """ProducerPerformance; figures are of the steady state, after the JVM has warmed up."""
     properties = {**PRODUCER, "bootstrap.servers": bootstrap, "acks": acks, **(settings or {})}
-    printed = _run(
+    printed = run(
         java(
             f"{TOOLS}.ProducerPerformance",
             *("--topic", topic, "--num-records", str(records), "--record-size", str(size)),
@@ -58,7 +58,7 @@ def java_produce(
 
 def java_consume(bootstrap: str, topic: str, records: int) -> dict[str, float]:
     """ConsumerPerformance, from the beginning; the time to join the group is not counted."""
-    printed = _run(
+    printed = run(
         java(
             f"{TOOLS}.ConsumerPerformance",
             *("--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(records)),
@@ -68,9 +68,26 @@ def java_consume(bootstrap: str, topic: str, records: int) -> dict[str, float]:
         )
     )
     row = [line.split(", ") for line in printed.splitlines() if line.count(", ") >= 9]
-    if not row or int(row[-1][4]) < records:
+    if not row or int(row[-1][5]) < records:
         raise LoadFailed(printed)
     return {"records/s": float(row[-1][9]), "MB/s": float(row[-1][8])}
+
+
+def java_share(bootstrap: str, topic: str, records: int, group: str, *, threads: int = 1) -> dict[str, float]:
+    """ShareConsumerPerformance; the group is to begin at the earliest offset. Every record is accepted."""
+    printed = run(
+        java(
+            f"{TOOLS}.ShareConsumerPerformance",
+            *("--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(records), "--group", group),
+            *("--timeout", "60000", "--hide-header", "--threads", str(threads)),
+            heap="512m",
+            options=JVM,
+        )
+    )
+    row = [line.split(", ") for line in printed.splitlines() if line.count(", ") >= 5]
+    if not row or int(row[-1][5]) < records:
+        raise LoadFailed(printed)
+    return {"records/s": float(row[-1][4]), "MB/s": float(row[-1][3])}
 
 
 def python_produce(
@@ -142,7 +159,8 @@ def python_consume(bootstrap: str, topic: str, records: int, size: int, *, parti
     return {"records/s": done / took, "MB/s": done * size / took / 1e6}
 
 
-def _run(command: list[str]) -> str:
+def run(command: list[str]) -> str:
+    """What a load tool printed."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
     if done.returncode:
         raise LoadFailed(done.stdout + done.stderr)

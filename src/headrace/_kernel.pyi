@@ -170,3 +170,28 @@ def compact(
 
 def drop_keys(data: Buffer, keys: Iterable[bytes], *, max_bytes: int = ...) -> tuple[bytearray, int]:
     """Remove for good the records of these keys; emptied batches stay with count 0. Returns (bytes, dropped)."""
+
+def key_hashes(data: Buffer, start_offset: int, end_offset: int, *, max_bytes: int = ...) -> bytearray:
+    """For every offset from ``start_offset`` to before ``end_offset`` eight bytes: a hash of its record's key, the same
+    for the same key in this process; zeros where there is no record, or it has no key."""
+
+def first_of_keys(
+    hashes: Buffer, base_offset: int, unsettled: Sequence[tuple[int, int, bool]], limit: int
+) -> list[tuple[int, int]]:
+    """Which offsets of a share group may be handed out so that every key keeps its order: of ``unsettled`` (first,
+    last, free to hand out; in order) the first ``limit`` free ones that have no unsettled offset of the same key before
+    them, as runs (first, last). ``hashes`` are those of the offsets from ``base_offset`` on; records without a key wait
+    for nobody."""
+
+def copy_records(
+    data: Buffer,
+    picks: Sequence[tuple[int, int, Sequence[tuple[bytes, bytes]]]],
+    *,
+    now_ms: int,
+    offset_header: bytes,
+    timestamp_header: bytes,
+    max_bytes: int = ...,
+) -> tuple[bytearray, int]:
+    """One batch with the data records of some ranges (first, last, headers to add): key, value and headers byte for
+    byte, then the added headers and two that say (in digits) the original's offset and timestamp. And how many they
+    are; without any the batch is empty."""

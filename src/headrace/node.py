@@ -64,6 +64,8 @@ class Listening:
     host: str
     port: int
     web: str | None
+    metrics: str | None = None
+    """Where Prometheus asks."""
 
 
 def run_node(settings: BrokerSettings, listening: Callable[[Listening], None], web: WebAddress | None = None) -> None:
@@ -94,7 +96,8 @@ async def _run(settings: BrokerSettings, listening: Callable[[Listening], None],
             gc.freeze()
             if views is not None:
                 views.serve(_reachable(settings.host, broker.port))
-            listening(Listening(settings.host, broker.port, _url(server) if server is not None else None))
+            address = _url(server) if server is not None else None
+            listening(Listening(settings.host, broker.port, address, broker.metrics_address))
             await told_to_stop.wait()
             _logger.info("stopping")
             if views is not None:

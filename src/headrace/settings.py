@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from headrace.definition import ConfigType, Definition, at_least, between, list_of, one_of
+from headrace.definition import ConfigType, Definition, Value, at_least, between, list_of, one_of
 from headrace.errors import InvalidConfig
 
 __all__ = ["DEFINITIONS", "NODE_ID", "BrokerSettings", "host_port"]
@@ -28,6 +28,14 @@ _FOREVER: Final = str(2**63 - 1)
 _MANY: Final = str(2**31 - 1)
 
 
+def _address(value: Value) -> str | None:
+    try:
+        host_port(str(value) or "127.0.0.1")
+    except InvalidConfig as error:
+        return error.message
+    return None
+
+
 def _own(name: str, kind: ConfigType, default: str | None, text: str, check: Any = None) -> Definition:
     return Definition(name, kind, default, text, check, read_only=True)
 
@@ -37,7 +45,59 @@ def _topic(name: str, kind: ConfigType, default: str | None, text: str, check: A
     return Definition(name, kind, default, text, check)
 
 
+def _of_groups(
+    kind: str, name: str, default: int, low: int | None, high: int, text: str, check: Any
+) -> tuple[Definition, ...]:
+    """A default of groups of a kind, and the bounds of what a group may set instead (see broker/group_configs.py)."""
+    bounds = ([] if low is None else [("min", low, "least")]) + [("max", high, "most")]
+    return (
+        _own(f"group.{kind}.{name}", _INT, str(default), text, check),
+        *(
+            _own(f"group.{kind}.{side}.{name}", _INT, str(value), f"The {word} that a group may set {name} to.", check)
+            for side, value, word in bounds
+        ),
+    )
+
+
+def _of_all_group_kinds() -> Iterable[Definition]:
+    for kind in ("consumer", "share", "streams"):
+        session, heartbeat = "A member that is silent for so long is out.", "How often members are told to heartbeat."
+        yield from _of_groups(kind, "session.timeout.ms", 45000, 45000, 60000, session, at_least(1))
+        yield from _of_groups(kind, "heartbeat.interval.ms", 5000, 5000, 15000, heartbeat, at_least(1))
+        pause = "The pause between two assignments of a group."
+        yield from _of_groups(kind, "assignment.interval.ms", 1000, 0, 15000, pause, at_least(0))
+
+
 _TABLE: Final = (
+    *_of_all_group_kinds(),
+    *_of_groups("share", "delivery.count.limit", 5, 2, 10, "Attempts to deliver a record.", at_least(2)),
+    *_of_groups(
+        "share", "record.lock.duration.ms", 30000, 15000, 60000, "How long a member has a record.", at_least(1)
+    ),
+    *_of_groups(
+        "share", "partition.max.record.locks", 2000, 100, 4000, "Records of a partition in flight.", at_least(100)
+    ),
+    _own(
+        "group.consumer.migration.policy",
+        _STRING,
+        "bidirectional",
+        "Which groups may change between the classic and the consumer protocol while they have members.",
+        one_of("disabled", "upgrade", "downgrade", "bidirectional"),
+    ),
+    _own("group.consumer.max.size", _INT, _MANY, "The most members of a consumer group.", at_least(1)),
+    _own("group.share.max.share.sessions", _INT, "2000", "The most share sessions that are kept.", at_least(1)),
+    _own("group.share.max.size", _INT, "200", "The most members of a share group.", at_least(1)),
+    _own("group.streams.initial.rebalance.delay.ms", _INT, "3000", "For streams groups; of no effect.", at_least(0)),
+    _own("group.streams.max.size", _INT, _MANY, "For streams groups; of no effect.", at_least(1)),
+    _own("group.streams.max.standby.replicas", _INT, "2", "For streams groups; of no effect.", at_least(0)),
+    _own("group.streams.num.standby.replicas", _INT, "0", "For streams groups; of no effect.", at_least(0)),
+    _own(
+        "share.coordinator.state.topic.segment.bytes",
+        _INT,
+        "104857600",
+        "The segment size of the topic of share groups.",
+        at_least(1),
+    ),
     _own(
         "advertised.listeners", _STRING, None, "The address that clients are told to use; by default where it listens."
     ),
@@ -85,6 +145,13 @@ _TABLE: Final = (
         "1024",
         "The most requests of one connection that wait for their answer; more are not read until some are answered.",
         at_least(1),
+    ),
+    _own(
+        "headrace.metrics.listener",
+        _STRING,
+        "",
+        "Where GET /metrics is answered, for Prometheus, as HOST:PORT; empty for nowhere.",
+        _address,
     ),
     _own(
         "headrace.frame.timeout.ms",

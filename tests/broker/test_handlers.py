@@ -60,7 +60,8 @@ def test_the_advertised_versions_are_kafkas(client: RawClient, version: int) -> 
 
 def test_only_features_that_work_are_finalized(client: RawClient) -> None:
     answer = client.call(API_VERSIONS, 4, {"client_software_name": "test", "client_software_version": "1"})
-    assert [feature.name for feature in answer.finalized_features] == ["metadata.version", "transaction.version"]
+    finalized = [feature.name for feature in answer.finalized_features]
+    assert finalized == ["group.version", "metadata.version", "share.version", "transaction.version"]
 
 
 @pytest.mark.parametrize("version", [5, 9, 32767])
@@ -566,7 +567,7 @@ def value(client: RawClient, name: str, topic: str = "t") -> tuple[str, int]:
 def test_every_setting_of_a_topic_is_described(client: RawClient) -> None:
     create(client, "t", retention_ms="1000")
     configs = {item.name: item for item in describe(client, 2, "t").configs}
-    assert len(configs) == 34
+    assert len(configs) == 39
     assert configs["retention.ms"].value == "1000"
     assert [(s.name, s.value, s.source) for s in configs["retention.ms"].synonyms] == [("retention.ms", "1000", 1)]
     assert [(s.name, s.value, s.source) for s in configs["segment.bytes"].synonyms] == [

@@ -1,4 +1,4 @@
-"""The hand-written codecs of Produce and Fetch against kio's, byte for byte."""
+"""The hand-written codecs of Produce, Fetch, ShareFetch and ShareAcknowledge against kio's, byte for byte."""
 
 import random
 
@@ -6,8 +6,9 @@ import pytest
 from kio.static.constants import EntityType
 
 from headrace.broker import wire
-from headrace.broker.codecs import fetch, produce
+from headrace.broker.codecs import fetch, produce, share
 from headrace.broker.primitives import NO_UUID
+from headrace.broker.shares.window import Acquired
 from headrace.errors import InvalidRequest
 from tests.broker.kio_messages import encode, entity, random_message
 
@@ -166,3 +167,74 @@ def test_a_mutated_hot_request_is_read_or_refused(codec: object, api_key: int, v
             codec.decode_request(version, memoryview(body), 0)  # type: ignore[attr-defined]
         except InvalidRequest:
             continue
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_share_requests_are_read_as_kio_does(version: int) -> None:
+    rng = random.Random(version)
+    for api_key, decode in ((78, share.decode_fetch_request), (79, share.decode_ack_request)):
+        for _ in range(ROUNDS // 2):
+            body = encode(random_message(entity(api_key, version, EntityType.request), rng))
+            expected = wire.decode_request(api_key, version, body)
+            request = decode(version, memoryview(b"h" + body), 1)
+            assert (request.group, request.member, request.epoch) == (
+                expected.group_id,
+                expected.member_id,
+                expected.share_session_epoch,
+            )
+            assert request.renews == expected.is_renew_ack
+            assert [tuple(part) for part in request.partitions] == [
+                (
+                    topic.topic_id.bytes,
+                    partition.partition_index,
+                    [
+                        (one.first_offset, one.last_offset, bytes(kind & 0xFF for kind in one.acknowledge_types))
+                        for one in partition.acknowledgement_batches
+                    ],
+                )
+                for topic in expected.topics
+                for partition in topic.partitions
+            ]
+            if isinstance(request, share.FetchRequest):
+                assert request[3:9] == (
+                    expected.max_wait_ms,
+                    expected.min_bytes,
+                    expected.max_bytes,
+                    expected.max_records,
+                    expected.batch_size,
+                    expected.share_acquire_mode,
+                )
+                assert request.forgotten == [
+                    (topic.topic_id.bytes, index)
+                    for topic in expected.forgotten_topics_data
+                    for index in topic.partitions
+                ]
+            for cut in range(0, len(body), 31):
+                with pytest.raises(InvalidRequest):
+                    decode(version, memoryview(body[:cut]), 0)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_share_responses_are_written_as_kio_does(version: int) -> None:
+    rng = random.Random(version)
+    for _ in range(ROUNDS // 4):
+        places = [(rng.choice((b"a" * 16, b"b" * 16)), index) for index in range(rng.choice((0, 1, 3, 20)))]
+        message = rng.choice((None, "", "no", "é" * 100))
+        records = [memoryview(rng.randbytes(size)) for size in rng.choice(((), (5,), (7, 30_000)))]
+        acquired = [Acquired(n * 10, n * 10 + 5, n % 5) for n in range(rng.choice((0, 1, 200)))]
+        fetched = [share.FetchAnswer(*place, 0, message, 7, message, records, acquired) for place in places]
+        frame = b"".join(share.encode_fetch_response(7, 3, message, 30_000, fetched))
+        decoded = wire.decode_response(78, version, frame[9:])
+        assert wire.encode_response(78, version, 7, decoded) == frame
+        parts = [(topic.topic_id.bytes, part) for topic in decoded.responses for part in topic.partitions]
+        assert sorted((topic_id, part.partition_index) for topic_id, part in parts) == sorted(places)
+        for _, part in parts:
+            assert part.records == b"".join(records)
+            assert [
+                (one.first_offset, one.last_offset, one.delivery_count) for one in part.acquired_records
+            ] == acquired
+        settled = [share.AckAnswer(*place, 121, message) for place in places]
+        answer = share.encode_ack_response(version, 7, 3, message, 30_000, settled)
+        decoded = wire.decode_response(79, version, answer[9:])
+        assert wire.encode_response(79, version, 7, decoded) == answer
+        assert sum(len(topic.partitions) for topic in decoded.responses) == len(places)

@@ -17,10 +17,12 @@ from headrace.cli.app import app
 from headrace.cli.quick import read_options
 from headrace.cli.start import DEFAULT_HTTP
 
-Asked = tuple[Path, str, str | None, list[str], str, bool]
+Asked = tuple[Path, str, str | None, list[str], str, str | None, bool]
 
 values = st.sampled_from(["x", "json", "text", "127.0.0.1:0", "a=1", "", "-x"])
-flags = st.sampled_from(["--data", "-d", "--listen", "-l", "--advertise", "--http", "--set", "-c", "--output", "-o"])
+flags = st.sampled_from(
+    ["--data", "-d", "--listen", "-l", "--advertise", "--http", "--metrics", "--set", "-c", "--output", "-o"]
+)
 odd = st.sampled_from(["--data=x", "--help", "-h", "--nope", "x", "--", "-dx"])
 command_lines = st.lists(st.tuples(flags, values) | st.tuples(odd), max_size=5).map(
     lambda pairs: list(itertools.chain.from_iterable(pairs))
@@ -30,8 +32,17 @@ command_lines = st.lists(st.tuples(flags, values) | st.tuples(odd), max_size=5).
 def asked_of_the_library(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Asked | None:
     asked: list[Asked] = []
 
-    def start(data: Path, listen: str, advertise: str | None, settings: list[str], *, http: str, as_json: bool) -> None:
-        asked.append((data, listen, advertise, list(settings), http, as_json))
+    def start(
+        data: Path,
+        listen: str,
+        advertise: str | None,
+        settings: list[str],
+        *,
+        http: str,
+        metrics: str | None,
+        as_json: bool,
+    ) -> None:
+        asked.append((data, listen, advertise, list(settings), http, metrics, as_json))
 
     monkeypatch.setattr(up, "start_node", start)
     CliRunner().invoke(app, ["up", *arguments])
@@ -45,7 +56,7 @@ def test_both_ways_read_the_same(arguments: list[str]) -> None:
         quick = read_options(arguments)
         if quick is not None:
             where = (Path(quick.data), quick.listen, quick.advertise)
-            short = (*where, list(quick.settings), quick.http, quick.output == "json")
+            short = (*where, list(quick.settings), quick.http, quick.metrics, quick.output == "json")
             assert asked_of_the_library(arguments, monkeypatch) == short
 
 
@@ -67,5 +78,6 @@ def test_settings_in_the_environment_are_left_to_the_library(monkeypatch: pytest
         None,
         [],
         DEFAULT_HTTP,
+        None,
         False,
     )

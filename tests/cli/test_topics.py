@@ -86,3 +86,21 @@ def test_a_bad_name_is_refused_with_the_rule(cli: Cli) -> None:
     message = cli.fails("topic", "create", "no spaces", "-o", "json")
     assert "TOPIC_EXCEPTION" in message
     assert "letters, digits, dots, underscores and hyphens" in message
+
+
+def test_what_a_ring_has_dropped_is_described(cli: Cli, new_name: Callable[[str], str]) -> None:
+    name = new_name("ring")
+    bounds = ("--set", "headrace.overflow=drop", "--set", "headrace.overflow.max.records=3")
+    cli("topic", "create", name, "-p", "1", *bounds)
+    assert cli("topic", "describe", name).lines[0].endswith(", 1 partition, 0 records dropped")
+    cli("produce", name, stdin="".join(f"{number}\n" for number in range(10)))
+    described = cli("topic", "describe", name, "-o", "json").json
+    assert described["dropped"] == 7
+    assert [(row["start"], row["end"]) for row in described["partitions"]] == [(7, 10)]
+    assert cli("topic", "describe", name).lines[0].endswith(", 1 partition, 7 records dropped")
+    assert cli("consume", name, "-e").lines == ["7", "8", "9"]
+
+
+@on_both
+def test_nothing_is_said_of_drops_where_nothing_is_dropped(cli: Cli, topic: str) -> None:
+    assert cli("topic", "describe", topic, "-o", "json").json["dropped"] is None

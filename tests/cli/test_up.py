@@ -6,6 +6,7 @@ import json
 import signal
 import socket
 import subprocess
+import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,6 +61,7 @@ def test_json_says_the_same(tmp_path: Path) -> None:
             "port": told["port"],
             "data": str(tmp_path),
             "web": None,
+            "metrics": None,
         }
 
 
@@ -97,6 +99,13 @@ def test_it_advertises_the_address_that_it_is_told(tmp_path: Path) -> None:
         admin = AdminClient({"bootstrap.servers": line.split()[3], "log_level": 0})
         [broker] = admin.list_topics(timeout=10).brokers.values()
         assert (broker.host, broker.port) == ("localhost", 1)
+
+
+def test_metrics_are_where_it_says(tmp_path: Path) -> None:
+    with running("--listen", "127.0.0.1:0", "--data", str(tmp_path), "--metrics", "127.0.0.1:0") as (_, line):
+        where = line.rstrip(")\n").split(" metrics at ")[1]
+        with urllib.request.urlopen(where, timeout=10) as answer:
+            assert b"kafka_brokers 1\n" in answer.read()
 
 
 def test_a_port_in_use_is_told(tmp_path: Path) -> None:

@@ -53,8 +53,17 @@ VERSIONS: dict[str, tuple[int, int]] = {
     "list_partition_reassignments": (0, 0),
     "offset_delete": (0, 0),
     "describe_cluster": (0, 2),
+    "consumer_group_heartbeat": (0, 1),
+    "consumer_group_describe": (0, 1),
     "list_config_resources": (0, 1),
     "describe_topic_partitions": (0, 0),
+    "share_group_heartbeat": (1, 1),
+    "share_group_describe": (1, 1),
+    "share_fetch": (1, 2),
+    "share_acknowledge": (1, 2),
+    "describe_share_group_offsets": (0, 1),
+    "alter_share_group_offsets": (0, 0),
+    "delete_share_group_offsets": (0, 0),
 }
 
 EARLIEST, LATEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -2, -1, -3, -4, -5

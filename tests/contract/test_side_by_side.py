@@ -8,18 +8,36 @@ from tests.contract import transcript
 from tests.contract.scenarios import (
     cluster,
     configs,
+    consumer_groups,
     fetch,
     groups,
     idempotence,
+    migration,
     offsets,
     produce,
+    share_groups,
+    shares,
     topics,
     transactions,
 )
 from tests.contract.session import Scenario, Session, scenarios_of
 from tests.servers import ApacheKafka, Headrace, Server
 
-MODULES = (cluster, configs, fetch, groups, idempotence, offsets, produce, topics, transactions)
+MODULES = (
+    cluster,
+    configs,
+    consumer_groups,
+    fetch,
+    groups,
+    idempotence,
+    migration,
+    offsets,
+    produce,
+    share_groups,
+    shares,
+    topics,
+    transactions,
+)
 SCENARIOS = [scenario for module in MODULES for scenario in scenarios_of(module)]
 INTENDED = transcript.intended()
 held: set[str] = set()

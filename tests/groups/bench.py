@@ -34,13 +34,16 @@ class HandCommit:
     def __init__(self) -> None:
         self._waiting: list[tuple[PartitionLog, int, Done]] = []
 
-    def when_durable(self, partition: PartitionLog, next_offset: int, done: Done) -> None:
+    def when_durable(self, partition: PartitionLog, next_offset: int, done: Done, *, can_wait: bool = False) -> None:
         if partition.failed is not None:
             done(partition.failure())
         elif partition.synced_offset >= next_offset:
             done(None)
         else:
             self._waiting.append((partition, next_offset, done))
+
+    def request(self, partition: PartitionLog) -> None:
+        """Whoever waits is served by the next sync in any case."""
 
     def sync(self) -> None:
         waiting, self._waiting = self._waiting, []

@@ -488,9 +488,9 @@ async def test_a_record_that_cannot_be_read_is_left_out_and_the_rest_counts() ->
 async def test_very_many_changes_are_written_in_several_batches() -> None:
     bench = Bench()
     value = CommittedOffset(1, -1, "", bench.clock.now_ms())
-    offsets = [("t", index, replace_metadata(value, str(index))) for index in range(25_000)]
+    offsets = [("t", index, replace_metadata(value, str(index))) for index in range(21_000)]
     assert await bench.ask(bench.groups.commit("g", "", None, -1, offsets)) is Code.NONE
-    assert len(bench.groups.offsets("g")) == 25_000
+    assert len(bench.groups.offsets("g")) == 21_000
     assert await bench.ask(bench.groups.delete_groups(["g"])) == {"g": Code.NONE}
     assert bench.folded().offsets == {}
 

@@ -111,8 +111,8 @@ def test_older_versions_of_values_are_read() -> None:
         assert decode(key, version) == OffsetChange("g", "t", 0, expected)
 
 
-def test_records_of_newer_kinds_of_groups_are_left_alone() -> None:
-    assert decode(b"\x00\x03\x00\x01g", b"\x00\x00") is None
+def test_records_of_streams_groups_are_left_alone() -> None:
+    assert decode(b"\x00\x11\x00\x01g", b"\x00\x00") is None
 
 
 def test_a_name_that_does_not_fit_is_refused() -> None:

@@ -91,8 +91,8 @@ class Story:
         journal = self.bench.groups.journal
         write = journal._write_batch
 
-        def noted(changes: Any, done: Any) -> None:
-            write(changes, done)
+        def noted(changes: Any, *more: Any) -> None:
+            write(changes, *more)
             self.appended.extend(changes)
 
         journal._write_batch = noted  # type: ignore[method-assign]
@@ -266,7 +266,7 @@ def is_commit(change: Change) -> bool:
     return isinstance(change, OffsetChange) and change.value is not None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(OPERATIONS, min_size=5, max_size=80), st.integers(0, 2**32))
 def test_the_state_is_the_fold_of_the_log_live_and_after_a_crash(operations: list[tuple[Any, ...]], seed: int) -> None:
     async def tell() -> None:

@@ -51,7 +51,7 @@ def rows(batch: pa.RecordBatch) -> list[kernel.Record]:
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(batches.record_lists, st.sampled_from(list(CODECS.values())), st.booleans()), max_size=4),
     st.integers(0, 40),

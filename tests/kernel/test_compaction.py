@@ -56,7 +56,7 @@ def logs(draw: st.DrawFn) -> bytes:
 aborted_ranges = st.lists(st.tuples(st.sampled_from([1, 2]), st.integers(0, SIZE), st.integers(0, SIZE)), max_size=3)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(logs(), st.integers(0, 1500), st.integers(0, 500), st.frozensets(st.integers(0, SIZE)), aborted_ranges)
 def test_compaction_does_what_the_model_does_once_and_again(
     data: bytes, now: int, retention: int, keep_empty: frozenset[int], aborted: list[tuple[int, int, int]]
@@ -83,7 +83,7 @@ def test_compaction_does_what_the_model_does_once_and_again(
         assert (kept, dropped) == (after, before - after)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(logs(), st.frozensets(st.sampled_from(KEYS[1:])))
 def test_dropping_keys_does_what_the_model_does(data: bytes, keys: frozenset[bytes]) -> None:
     log = model.read(data)
@@ -95,7 +95,7 @@ def test_dropping_keys_does_what_the_model_does(data: bytes, keys: frozenset[byt
         assert all(record[2] != key for record in kernel.records(result))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(logs(), st.integers(0, 8), st.integers(0, SIZE))
 def test_the_map_takes_whole_batches_up_to_its_bounds(data: bytes, max_keys: int, end: int) -> None:
     log = model.read(data)

@@ -57,7 +57,7 @@ def test_they_read_what_we_build(library: str, codec: str, sample: str) -> None:
     assert batches.read_by(library, data) == batches.numbered(SAMPLES[sample], 1234)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(batches.record_lists)
 def test_uncompressed_batches_are_the_same_bytes_whoever_builds_them(records: list[Fields]) -> None:
     ours = bytes(kernel.build_batch(records, leader_epoch=0))
@@ -66,7 +66,7 @@ def test_uncompressed_batches_are_the_same_bytes_whoever_builds_them(records: li
     assert kernel.records(theirs) == batches.numbered(records)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(batches.record_lists)
 def test_every_batch_goes_both_ways_in_every_codec(records: list[Fields]) -> None:
     expected = batches.numbered(records)

@@ -111,7 +111,7 @@ def test_mutated_batches_are_answered(codec: int) -> None:
     assert outcomes.keys() >= met | ({"decompress"} if codec else set())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.binary(max_size=200), st.sampled_from(list(CODECS.values())))
 def test_arbitrary_bytes_after_a_good_header_are_answered(stored: bytes, codec: int) -> None:
     data = bytearray(kernel.build_batch(RECORDS)[:61]) + stored
@@ -120,7 +120,7 @@ def test_arbitrary_bytes_after_a_good_header_are_answered(stored: bytes, codec: 
     try_everything(data, Counter())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.binary(max_size=300))
 def test_arbitrary_bytes_are_answered(data: bytes) -> None:
     try_everything(bytearray(data), Counter())

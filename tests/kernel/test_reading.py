@@ -76,7 +76,7 @@ def test_a_zero_filled_tail_is_a_bad_length() -> None:
     assert error.kind == "length"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5)), max_size=6),
     st.integers(0, 40),
@@ -121,7 +121,7 @@ def test_a_bad_checksum_before_the_slice_is_nobodys_business() -> None:
     assert kernel.slice_batches(data, 10, 100) == (len(parts[0]), len(data), 20, None)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=6), max_size=5),
     st.sampled_from(list(CODECS.values())),

@@ -171,6 +171,5 @@ TestEngineModel = EngineModel.TestCase
 TestEngineModel.settings = settings(
     max_examples=int(os.environ.get("HEADRACE_MODEL_EXAMPLES", "300")),
     stateful_step_count=40,
-    deadline=None,
     suppress_health_check=list(HealthCheck),
 )

@@ -16,6 +16,7 @@ from tests.log.conftest import FOLDER, Bench
 SEGMENT = "00000000000000000000.log"
 
 
+@pytest.mark.system
 def test_a_segment_cut_at_any_byte_keeps_exactly_its_whole_batches() -> None:
     whole = Bench({"internal.segment.bytes": "100000"})
     ends = [0]
@@ -166,6 +167,7 @@ def test_an_unclean_stop_begins_a_new_leader_epoch(bench: Bench) -> None:
     assert [bench.log.epoch_end(e) for e in (-1, 0, 1, 2, 3)] == [(-1, -1), (0, 2), (1, 3), (2, 3), (-1, -1)]
 
 
+@pytest.mark.system
 def test_power_loss_at_every_change_of_a_compaction_loses_no_key() -> None:
     changes = 0
     while True:

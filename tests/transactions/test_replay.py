@@ -21,6 +21,7 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
@@ -334,7 +335,8 @@ class Story:
             assert found in (whole, [[], []]), "torn"
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.system
+@settings(max_examples=150)
 @given(st.lists(OPERATIONS, min_size=15, max_size=60))
 def test_committed_is_read_once_and_aborted_never_whatever_happens(operations: list[tuple[Any, ...]]) -> None:
     async def tell() -> None:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker import error_codes
-from headrace.broker.described_configs import BROKER, TOPIC, ensure_broker
+from headrace.broker.described_configs import BROKER, GROUP, TOPIC, ensure_broker
+from headrace.broker.group_configs import DEFINITIONS as GROUP_DEFINITIONS
 from headrace.broker.refused import Refused, code_of
 from headrace.definition import Definition
 from headrace.errors import HeadraceError, InvalidConfig
@@ -56,6 +57,8 @@ def _alter(broker: Broker, resource: Any, change: Change, validate_only: bool) -
         _alter_topic(broker, resource, change, validate_only)
     elif resource.resource_type == BROKER:
         _alter_broker(broker, resource, change, validate_only)
+    elif resource.resource_type == GROUP:
+        _alter_group(broker, resource, change, validate_only)
     else:
         raise Refused(error_codes.INVALID_REQUEST, f"resources of type {resource.resource_type} cannot be changed")
 
@@ -91,6 +94,17 @@ def _alter_broker(broker: Broker, resource: Any, change: Change, validate_only: 
             raise Refused(error_codes.INVALID_REQUEST, error.message) from None
     if not validate_only:
         settings.change(broker.store, **{"for_all" if for_all else "for_this": changed})
+
+
+def _alter_group(broker: Broker, resource: Any, change: Change, validate_only: bool) -> None:
+    group_id = resource.resource_name
+    if not group_id:
+        raise Refused(error_codes.INVALID_REQUEST, "there are no settings of all groups; set the broker's")
+    configs = broker.group_configs
+    changed = change(resource, GROUP_DEFINITIONS, configs.overrides(group_id), {})
+    configs.ensure_valid(changed)
+    if not validate_only:
+        configs.change(group_id, changed)
 
 
 def _is_fixed(name: str) -> bool:

@@ -7,9 +7,10 @@ Answering: each request that cannot be answered at once holds a *slot* in a queu
 the queue. So a fetch that waits for data or a produce that waits for the disk holds back later *responses* of its
 connection, but not the handling of later requests.
 
-A connection is *blocked*, which means that no further frame is handled or read, while too many slots are held, or while
-its client does not take what was written. Frames that were already received then wait in a backlog. When a connection
-is lost its backlog is dropped, but for producers that asked for no answer (acks=0).
+A connection is *blocked*, which means that no further frame is handled or read, while too many slots are held, while
+its client does not take what was written, while a handler holds it, or while others have their turn after very many
+small requests. Frames that were already received then wait in a backlog. When a connection is lost its backlog is
+dropped, but for producers that asked for no answer (acks=0).
 
 Everything runs on the event loop's thread.
 """
@@ -50,6 +51,7 @@ _JOIN_BELOW: Final = 64 << 10
 _PRODUCE: Final = 0
 _API_VERSIONS: Final = 18
 _UNKNOWN_SERVER_ERROR: Final = -1
+_FRAMES_PER_TURN: Final = 64
 
 
 class Slot:
@@ -84,6 +86,8 @@ class Connection(asyncio.BufferedProtocol):
         self._corked = False
         self._backlog: deque[bytearray] = deque()
         self._blocked = False
+        self._held = False
+        self._resting = False
         self._write_paused = False
         self._reading_paused = False
         self._draining = False
@@ -214,6 +218,16 @@ class Connection(asyncio.BufferedProtocol):
             if self._blocked or self._thirsty:
                 self._maybe_unblock()
 
+    def hold(self) -> None:
+        """Handle and read nothing more until ``let_go``."""
+        self._held = True
+        self._block()
+
+    def let_go(self) -> None:
+        """Go on with what has come meanwhile."""
+        self._held = False
+        self._maybe_unblock()
+
     def close(self, reason: str | None = None) -> None:
         """Close at once; the reason is logged."""
         if self.closed:
@@ -269,6 +283,7 @@ class Connection(asyncio.BufferedProtocol):
     def _take_frames(self, view: memoryview, end: int) -> None:
         """Handle the whole frames in the shared buffer and keep the beginning of the next one."""
         pos = 0
+        left = _FRAMES_PER_TURN
         max_bytes = self.server.request_max_bytes
         while end - pos >= 4:
             (size,) = _SIZE(view, pos)
@@ -283,6 +298,9 @@ class Connection(asyncio.BufferedProtocol):
             if self.closed:
                 return
             pos = stop
+            left -= 1
+            if left == 0:
+                self._give_way()
         if pos < end:
             self._carry = bytes(view[pos:end])
 
@@ -328,6 +346,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.answer(self.server.unsupported_api_versions(correlation_id))
                 return
             raise InvalidRequest(f"API key {api_key} in version {version} is not supported")
+        self.server.requests[api_key] += 1
         serve = api.serve
         if serve is not None:
             pos = _HEADER_SIZE if name_size < 0 else _HEADER_SIZE + name_size
@@ -392,17 +411,33 @@ class Connection(asyncio.BufferedProtocol):
                 thirsty, self._thirsty = self._thirsty, []
                 for callback in thirsty:
                     callback()
+            left = _FRAMES_PER_TURN
             while self._has_room():
                 self._blocked = False
                 if not self._backlog:
                     self._maybe_resume_reading()
                     return
                 self._on_frame(memoryview(self._backlog.popleft()))
+                left -= 1
+                if left == 0:
+                    self._give_way()
         finally:
             self._draining = False
 
     def _has_room(self) -> bool:
-        return not self.closed and not self.congested and len(self._slots) < self.server.max_pending
+        if self.closed or self._held or self._resting or self.congested:
+            return False
+        return len(self._slots) < self.server.max_pending
+
+    def _give_way(self) -> None:
+        """Let the other connections have their turn before going on."""
+        self._resting = True
+        self._block()
+        self.server.broker.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._resting = False
+        self._maybe_unblock()
 
     def _pause_reading(self) -> None:
         if not self._reading_paused and not self.closed:

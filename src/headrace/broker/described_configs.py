@@ -1,7 +1,8 @@
 """Settings as DescribeConfigs and CreateTopics show them: value, where it comes from, and what it would be otherwise.
 
 A topic's value comes from the topic itself, else from the broker's setting of another name (its *synonym*), else it
-is the default. A broker's value was set while it ran (for this broker, or for all), else when it was started.
+is the default. A broker's value was set while it ran (for this broker, or for all), else when it was started. A group's
+value comes from the group, else from the broker's setting for groups of its kind.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headrace.broker import error_codes
+from headrace.broker.group_configs import DEFINITIONS as GROUP_DEFINITIONS
 from headrace.broker.refused import Refused
-from headrace.definition import Definition
+from headrace.definition import ConfigType, Definition
 from headrace.log.topic_config import DEFINITIONS as TOPIC_DEFINITIONS
 from headrace.settings import DEFINITIONS as BROKER_DEFINITIONS
 
 if TYPE_CHECKING:
     from headrace.broker.dynamic_settings import DynamicSettings
+    from headrace.log.store import Topic
 
 __all__ = [
     "BROKER",
@@ -28,7 +31,9 @@ __all__ = [
     "Source",
     "broker_configs",
     "changed_broker_configs",
+    "describe_group",
     "describe_topic",
+    "described_drops",
     "ensure_broker",
     "topic_configs",
 ]
@@ -48,6 +53,16 @@ class Source(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    DYNAMIC_GROUP = 8
+
+
+_DROPPED: Final = Definition(
+    "headrace.overflow.dropped",
+    ConfigType.LONG,
+    "0",
+    "How many records went because headrace.overflow is 'drop' and the topic was full. It cannot be set.",
+    read_only=True,
+)
 
 
 class _Origin(NamedTuple):
@@ -77,6 +92,31 @@ def describe_topic(
         _shown(item, _topic_origins(item, settings, overrides), None, synonyms, documentation)
         for item in TOPIC_DEFINITIONS.values()
         if _is_wanted(item, names) and (not item.internal or item.name in overrides)
+    ]
+
+
+def described_drops(
+    topic: Topic, names: Collection[str] | None, synonyms: bool, documentation: bool
+) -> list[dict[str, Any]]:
+    """How many records a topic that drops them has dropped, in the form of a setting: so that any client can ask."""
+    if topic.config.ring is None or not _is_wanted(_DROPPED, names):
+        return []
+    total = sum(partition.dropped for partition in topic.partitions)
+    return [_shown(_DROPPED, [], str(total), synonyms, documentation)]
+
+
+def describe_group(
+    settings: DynamicSettings,
+    overrides: Mapping[str, str],
+    names: Collection[str] | None,
+    synonyms: bool,
+    documentation: bool,
+) -> list[dict[str, Any]]:
+    """The settings of a group, or those of these names."""
+    return [
+        _shown(item, _group_origins(item, settings, overrides), None, synonyms, documentation)
+        for item in GROUP_DEFINITIONS.values()
+        if _is_wanted(item, names)
     ]
 
 
@@ -135,6 +175,15 @@ def _topic_origins(item: Definition, settings: DynamicSettings, overrides: Mappi
         if first.default is not None:
             origins.append(_Origin(first.name, first.default, Source.DEFAULT))
     return origins
+
+
+def _group_origins(item: Definition, settings: DynamicSettings, overrides: Mapping[str, str]) -> list[_Origin]:
+    origins = []
+    if item.name in overrides:
+        origins.append(_Origin(item.name, overrides[item.name], Source.DYNAMIC_GROUP))
+    if not item.synonyms:
+        return [*origins, _Origin(item.name, item.default, Source.DEFAULT)]
+    return [*origins, *_broker_origins(BROKER_DEFINITIONS[item.synonyms[0][0]], settings)]
 
 
 def _broker_origins(item: Definition, settings: DynamicSettings) -> list[_Origin]:

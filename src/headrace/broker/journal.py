@@ -194,10 +194,11 @@ class Journal(ABC, Generic[C, S]):
 
     # Writing -----------------------------------------------------------------------------------------------------
 
-    def write(self, changes: Sequence[C], done: Done) -> None:
+    def write(self, changes: Sequence[C], done: Done, *, can_wait: bool = False) -> None:
         """Append all of it; ``done`` is called once it is durable and part of ``durable``, or has failed.
 
         One batch, so all or nothing, unless it is very much or of several runs. Raises if it cannot be appended.
+        What can wait gets durable with what is written next, or when the caller asks for it.
         """
         if not changes:
             done(None)
@@ -207,9 +208,9 @@ class Journal(ABC, Generic[C, S]):
             for start in range(0, len(run), _CHANGES_PER_BATCH)
         ]
         for number, part in enumerate(parts, 1):
-            self._write_batch(part, done if number == len(parts) else _ignore)
+            self._write_batch(part, done if number == len(parts) else _ignore, can_wait)
 
-    def _write_batch(self, changes: Sequence[C], done: Done) -> None:
+    def _write_batch(self, changes: Sequence[C], done: Done, can_wait: bool) -> None:
         partition = self.partition()
         batch = self.build(changes, self._store.clock.now_ms())
         info = partition.append(batch, acks_all=True, origin=Origin.COORDINATOR)
@@ -217,7 +218,9 @@ class Journal(ABC, Generic[C, S]):
             self.latest.apply(change)
         next_offset = info.last_offset + 1
         self._pending.append(_Pending(next_offset, changes, done))
-        self._commit.when_durable(partition, next_offset, lambda error: self._on_durable(partition, next_offset, error))
+        self._commit.when_durable(
+            partition, next_offset, lambda error: self._on_durable(partition, next_offset, error), can_wait=can_wait
+        )
 
     async def store(self, changes: Sequence[C]) -> None:
         """Write, and return when it is durable. Raises if it is not."""

@@ -41,6 +41,8 @@ class Server:
         self.apis: dict[int, Api] = load_apis()
         self.request_max_bytes: int = settings.value("socket.request.max.bytes")
         self.max_pending: int = settings.value("headrace.max.pending.responses")
+        self.requests: Counter[int] = Counter()
+        """How many requests have come, by API key."""
         self.tick = 0
         """Seconds since the start: what connections stamp their activity with."""
         self.connections: set[Connection] = set()
@@ -99,6 +101,11 @@ class Server:
     def _new_connection(self) -> Connection:
         self._next_id += 1
         return Connection(self, self._next_id)
+
+    @property
+    def accepted(self) -> int:
+        """How many connections there have been."""
+        return self._next_id
 
     # What connections call -------------------------------------------------------------------------------------
 

@@ -12,7 +12,21 @@ from headrace import __version__
 
 __all__ = ["COMMANDS", "app"]
 
-COMMANDS = ("demo", "init", "up", "run", "view", "query", "topic", "produce", "consume", "group", "log")
+COMMANDS = (
+    "demo",
+    "init",
+    "up",
+    "run",
+    "view",
+    "query",
+    "topic",
+    "produce",
+    "consume",
+    "group",
+    "queue",
+    "dlq",
+    "log",
+)
 """Each is a module of this package with an ``app``."""
 
 

@@ -41,6 +41,7 @@ _HINTS = {
     "_UNKNOWN_PARTITION": "`headrace topic describe` shows the partitions a topic has",
     "TOPIC_ALREADY_EXISTS": "add --if-not-exists to accept that, or `headrace topic alter` to change it",
     "GROUP_ID_NOT_FOUND": "`headrace group list` shows the groups there are",
+    "NON_EMPTY_GROUP": "stop its consumers first; one that was killed leaves after its session timeout",
     "MSG_SIZE_TOO_LARGE": "raise the topic's max.message.bytes, and the client's with -X message.max.bytes=...",
     "TOPIC_EXCEPTION": "names have 1 to 249 letters, digits, dots, underscores and hyphens",
     "INVALID_RECORD": "a compacted topic takes no record without a key; see --key, --key-separator and --key-field",
@@ -125,6 +126,13 @@ class Cluster:
             return sorted(self.admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics)
         except KafkaException as error:
             raise failure(error.args[0], "the topics could not be listed", self.server) from None
+
+    def addresses(self) -> list[tuple[str, int]]:
+        """Where its servers can be asked without encryption and passwords; none where that cannot be."""
+        if self._settings.get("security.protocol", "plaintext").lower() != "plaintext":
+            return []
+        brokers = self.admin.list_topics(timeout=REQUEST_TIMEOUT_S).brokers.values()
+        return [(str(broker.host), broker.port) for broker in brokers]
 
     def describe(self, topics: Sequence[str]) -> list[TopicDescription]:
         """Partitions, ids and so on of topics that must exist. Never creates one."""

@@ -1,7 +1,8 @@
-"""``headrace group list|describe|lag|seek``."""
+"""``headrace group list|describe|lag|seek|delete``."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -16,6 +17,7 @@ from headrace.cli.options import ClientSettings, Output, Server
 from headrace.cli.output import OutputFormat, age, print_json, print_line, print_table
 from headrace.cli.pairs import name_values
 from headrace.cli.positions import parse_position
+from headrace.cli.share_groups import ShareGroup, share_groups, share_offsets
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import ConsumerGroupDescription
@@ -27,7 +29,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
-    help="Look at consumer groups: members, lag; move them.",
+    help="Look at groups: members, lag; move and delete them.",
 )
 
 Name = Annotated[str, typer.Argument(metavar="GROUP", show_default=False)]
@@ -53,23 +55,38 @@ class Lag:
 def list_groups(
     server: Server = DEFAULT_SERVER, client: ClientSettings = None, output: Output = OutputFormat.text
 ) -> None:
-    """List consumer groups and their state."""
+    """List groups of all types (classic, consumer, share) and their state.
+
+    A group is damaged when the node cannot read a record of it; the node's log and [bold]headrace log verify[/bold] say
+    which.
+    """
     cluster = Cluster(server, name_values(client, "-X"))
-    found = _described(cluster, _group_names(cluster))
-    rows = [{"group": one.group_id, "state": _state(one), "members": len(one.members)} for one in found]
+    rows = _rows(cluster, _group_names(cluster))
+    rows += [
+        {"group": one.name, "type": "share", "state": one.state, "members": len(one.members)}
+        for one in share_groups(cluster)
+    ]
+    rows.sort(key=lambda row: str(row["group"]))
     if output is OutputFormat.json:
         print_json(rows)
     else:
-        print_table(["group", "state", "members"], [list(row.values()) for row in rows])
+        print_table(["group", "type", "state", "members"], [list(row.values()) for row in rows])
 
 
 @app.command(cls=Command)
 def describe(
     name: Name, server: Server = DEFAULT_SERVER, client: ClientSettings = None, output: Output = OutputFormat.text
 ) -> None:
-    """Show a group's state, its members with their partitions, and its offsets."""
+    """Show a group's state, its members with their partitions, and its offsets.
+
+    A share group's offsets are those before which it has settled everything.
+    """
     cluster = Cluster(server, name_values(client, "-X"))
     found = _existing(cluster, name)
+    if isinstance(found, ShareGroup):
+        lags = _lags(cluster, name, None, share_offsets(cluster, name))
+        _print_described(_about(found), found.members, lags, output)
+        return
     members = [
         {
             "member": member.member_id,
@@ -80,14 +97,27 @@ def describe(
         for member in found.members
     ]
     lags = _lags(cluster, name, None)
+    _print_described(_about(found), members, lags, output)
+
+
+def _about(found: ConsumerGroupDescription | ShareGroup) -> dict[str, Any]:
+    if isinstance(found, ShareGroup):
+        about = {"group": found.name, "type": "share", "state": found.state, "assignor": found.assignor}
+        return {**about, "coordinator": found.coordinator}
     coordinator = f"{found.coordinator.host}:{found.coordinator.port}" if found.coordinator else None
+    about = {"group": found.group_id, "type": _type(found), "state": _state(found)}
+    return {**about, "assignor": found.partition_assignor or None, "coordinator": coordinator}
+
+
+def _print_described(
+    about: dict[str, Any], members: list[dict[str, Any]], lags: list[Lag], output: OutputFormat
+) -> None:
     if output is OutputFormat.json:
-        about = {"group": name, "state": _state(found), "assignor": found.partition_assignor or None}
-        offsets = [_without_group(lag) for lag in lags]
-        print_json({**about, "coordinator": coordinator, "members": members, "offsets": offsets})
+        print_json({**about, "members": members, "offsets": [_without_group(lag) for lag in lags]})
         return
-    assignor = f", assignor {found.partition_assignor}" if found.partition_assignor else ""
-    print_line(f"group {name}, {_state(found)}{assignor}, coordinator {coordinator}")
+    assignor = f", assignor {about['assignor']}" if about["assignor"] else ""
+    group = f"{about['type']} group {about['group']}"
+    print_line(f"{group}, {about['state']}{assignor}, coordinator {about['coordinator']}")
     if members:
         print_line()
         rows = [[m["member"], m["client"], m["host"], " ".join(m["partitions"]) or None] for m in members]
@@ -106,12 +136,20 @@ def lag(
 ) -> None:
     """Show how far groups are behind, in records and in seconds. All groups unless some are named.
 
-    BEHIND is the age of the oldest record that the group has not committed: how stale its results are.
+    BEHIND is the age of the oldest record that the group has not committed (a share group: not settled): how stale
+    its results are.
     """
     cluster = Cluster(server, name_values(client, "-X"))
+    sharing = {group.name for group in share_groups(cluster)}
     for name in names or []:
-        _existing(cluster, name)
-    lags = [lag for name in names or _group_names(cluster) for lag in _lags(cluster, name, topics)]
+        if name not in sharing:
+            _existing(cluster, name)
+    wanted = names or sorted({*_group_names(cluster), *sharing})
+    lags = [
+        lag
+        for name in wanted
+        for lag in _lags(cluster, name, topics, share_offsets(cluster, name) if name in sharing else None)
+    ]
     if output is OutputFormat.json:
         print_json([asdict(lag) for lag in lags])
         return
@@ -169,6 +207,29 @@ def seek(
         print_line("\nNothing was changed (--dry-run).")
 
 
+@app.command(cls=Command)
+def delete(
+    names: Annotated[list[str], typer.Argument(metavar="GROUP...", show_default=False)],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    server: Server = DEFAULT_SERVER,
+    client: ClientSettings = None,
+    output: Output = OutputFormat.text,
+) -> None:
+    """Delete groups and their offsets. Their consumers must be stopped first. Asks when you are at a terminal."""
+    cluster = Cluster(server, name_values(client, "-X"))
+    wanted = list(dict.fromkeys(names))
+    if not yes and sys.stdin.isatty() and output is OutputFormat.text:
+        typer.confirm(f"Delete {', '.join(wanted)} and their offsets?", abort=True)
+    gone = cluster.admin.delete_consumer_groups(wanted, request_timeout=REQUEST_TIMEOUT_S)
+    for name in wanted:
+        cluster.answer(gone[name], f"group {name!r} was not deleted")
+    if output is OutputFormat.json:
+        print_json([{"group": name, "deleted": True} for name in wanted])
+    else:
+        for name in wanted:
+            print_line(f"Deleted group {name}")
+
+
 def _group_names(cluster: Cluster) -> list[str]:
     asked = cluster.admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S)
     listed = cluster.answer(asked, "the groups could not be listed")
@@ -182,10 +243,32 @@ def _described(cluster: Cluster, names: Sequence[str]) -> list[ConsumerGroupDesc
     return [cluster.answer(asked[name], f"group {name!r} could not be described") for name in names]
 
 
-def _existing(cluster: Cluster, name: str) -> ConsumerGroupDescription:
-    if name not in _group_names(cluster):
+def _existing(cluster: Cluster, name: str) -> ConsumerGroupDescription | ShareGroup:
+    if name in _group_names(cluster):
+        return _described(cluster, [name])[0]
+    found = next((group for group in share_groups(cluster) if group.name == name), None)
+    if found is None:
         raise CommandFailed(f"there is no group {name!r}.", hint="`headrace group list` shows the groups there are")
-    return _described(cluster, [name])[0]
+    return found
+
+
+def _rows(cluster: Cluster, names: Sequence[str]) -> list[dict[str, object]]:
+    if not names:
+        return []
+    asked = cluster.admin.describe_consumer_groups(list(names), request_timeout=REQUEST_TIMEOUT_S)
+    rows: list[dict[str, object]] = []
+    for name in names:
+        try:
+            found = cluster.answer(asked[name], f"group {name!r} could not be described")
+        except CommandFailed:
+            rows.append({"group": name, "type": None, "state": "damaged", "members": None})
+        else:
+            rows.append({"group": name, "type": _type(found), "state": _state(found), "members": len(found.members)})
+    return rows
+
+
+def _type(found: ConsumerGroupDescription) -> str:
+    return str(found.type.name).lower()
 
 
 def _state(found: ConsumerGroupDescription) -> str:
@@ -194,6 +277,8 @@ def _state(found: ConsumerGroupDescription) -> str:
 
 def _ensure_idle(cluster: Cluster, name: str) -> None:
     if name not in _group_names(cluster):
+        if any(group.name == name for group in share_groups(cluster)):
+            raise CommandFailed(f"group {name!r} is a share group, so it cannot be moved.")
         return
     members = _described(cluster, [name])[0].members
     if members:
@@ -225,11 +310,14 @@ def _commit(cluster: Cluster, name: str, offsets: dict[Partition, int]) -> None:
             raise CommandFailed(f"{place.topic}[{place.partition}] was not moved: {place.error.str()}.")
 
 
-def _lags(cluster: Cluster, name: str, topics: Sequence[str] | None) -> list[Lag]:
+def _lags(
+    cluster: Cluster, name: str, topics: Sequence[str] | None, offsets: dict[Partition, int] | None = None
+) -> list[Lag]:
+    """How far a group is behind; ``offsets`` are where it stands, if that is not what it committed."""
     existing = set(cluster.topic_names())
     committed = {
         place: offset
-        for place, offset in _committed(cluster, name).items()
+        for place, offset in (_committed(cluster, name) if offsets is None else offsets).items()
         if place[0] in existing and (not topics or place[0] in topics)
     }
     bounds = cluster.offsets(committed)

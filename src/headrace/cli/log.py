@@ -48,11 +48,12 @@ def verify(place: Place, output: Output = OutputFormat.text) -> None:
     headrace log verify headrace-data
     headrace log verify headrace-data/topics/orders/0 -o json
     """
+    from headrace.broker.state_check import check_state
     from headrace.log import verify as checking
 
     _ensure_exists(place)
     with progress("Verifying", sum(_size(path) for path in _log_files(place))) as tell:
-        report = checking.verify(place, tell)
+        report = checking.verify(place, tell, check_state)
     if not report.partitions and not report.findings:
         raise _no_log(place)
     if output is OutputFormat.json:

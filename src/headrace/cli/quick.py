@@ -25,6 +25,7 @@ class UpOptions:
     listen: str = DEFAULT_LISTEN
     advertise: str | None = None
     http: str = DEFAULT_HTTP
+    metrics: str | None = None
     settings: tuple[str, ...] = ()
     output: str = "text"
 
@@ -37,7 +38,7 @@ def quick_up(arguments: Sequence[str]) -> int | None:
     as_json = options.output == "json"
     try:
         where = Path(options.data), options.listen, options.advertise
-        start_node(*where, options.settings, http=options.http, as_json=as_json)
+        start_node(*where, options.settings, http=options.http, metrics=options.metrics, as_json=as_json)
     except KeyboardInterrupt:
         return 130
     except Exception as error:
@@ -61,6 +62,8 @@ def read_options(arguments: Sequence[str]) -> UpOptions | None:
                 options.advertise = value
             case "--http":
                 options.http = value
+            case "--metrics":
+                options.metrics = value
             case "--set" | "-c":
                 options.settings += (value,)
             case "--output" | "-o" if value in ("text", "json"):

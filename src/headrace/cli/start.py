@@ -27,6 +27,7 @@ def start_node(
     settings: Sequence[str],
     *,
     http: str = DEFAULT_HTTP,
+    metrics: str | None = None,
     as_json: bool = False,
 ) -> None:
     """Run a node until it is stopped; says where it listens once clients can connect."""
@@ -35,7 +36,10 @@ def start_node(
 
     host, port = host_port(listen)
     told_host, told_port = host_port(advertise) if advertise else (None, None)
-    chosen = BrokerSettings(data, host, port, told_host, told_port, name_values(settings, "--set"))
+    properties = name_values(settings, "--set")
+    if metrics is not None:
+        properties["headrace.metrics.listener"] = metrics
+    chosen = BrokerSettings(data, host, port, told_host, told_port, properties)
     web = None
     if http != "none":
         given = DEFAULT_HTTP.split(",")[0] if http == DEFAULT_HTTP else http
@@ -44,10 +48,17 @@ def start_node(
     def listening(at: Listening) -> None:
         host, port = at.host, at.port
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        facts = {"listen": address, "host": host, "port": port, "data": str(data), "web": at.web}
-        print(json.dumps(facts) if as_json else f"Headrace listens on {address} (data in {data})", flush=True)
-        if at.web and not as_json:
-            print(f"Views and status: {at.web}", flush=True)
+        facts = {
+            "listen": address,
+            "host": host,
+            "port": port,
+            "data": str(data),
+            "web": at.web,
+            "metrics": at.metrics,
+        }
+        told = f"data in {data}" + (f", metrics at http://{at.metrics}/metrics" if at.metrics else "")
+        views = f". Views and status: {at.web}" if at.web else ""
+        print(json.dumps(facts) if as_json else f"Headrace listens on {address} ({told}){views}", flush=True)
         if host in _ALL_ADDRESSES and advertise is None:
             hint = "Clients are told 127.0.0.1; if they are on other machines, add --advertise HOST:PORT"
             print(hint, file=sys.stderr, flush=True)

@@ -34,6 +34,8 @@ Settings = Annotated[
     typer.Option("--set", "-c", metavar="NAME=VALUE", help="A topic setting, with Kafka's name. Repeatable."),
 ]
 
+_DROPPED = "headrace.overflow.dropped"
+
 
 @app.command(cls=Command)
 def create(
@@ -120,7 +122,8 @@ def describe(
     client: ClientSettings = None,
     output: Output = OutputFormat.text,
 ) -> None:
-    """Show a topic's id, its settings, and where each partition begins and ends."""
+    """Show a topic's id, its settings, where each partition begins and ends, and how many records a topic with
+    headrace.overflow=drop has dropped."""
     cluster = Cluster(server, name_values(client, "-X"))
     found = cluster.describe([name])[0]
     offsets = cluster.offsets((name, partition.id) for partition in found.partitions)
@@ -135,12 +138,15 @@ def describe(
         for partition in sorted(found.partitions, key=lambda partition: int(partition.id))
     ]
     settings = _settings_of(cluster, name)
+    dropped = next((int(setting["value"]) for setting in settings if setting["name"] == _DROPPED), None)
+    settings = [setting for setting in settings if setting["name"] != _DROPPED]
     shown = settings if all_settings else [setting for setting in settings if setting["source"] != "default"]
     if output is OutputFormat.json:
         about = {"name": name, "id": str(found.topic_id), "internal": _internal(found)}
-        print_json({**about, "partitions": partitions, "settings": shown})
+        print_json({**about, "partitions": partitions, "dropped": dropped, "settings": shown})
         return
-    print_line(f"topic {name}, id {found.topic_id}, {len(partitions)} partition{'s' * (len(partitions) != 1)}")
+    lost = f", {dropped} record{'s' * (dropped != 1)} dropped" if dropped is not None else ""
+    print_line(f"topic {name}, id {found.topic_id}, {len(partitions)} partition{'s' * (len(partitions) != 1)}{lost}")
     print_line()
     print_table(list(partitions[0]) if partitions else ["partition"], [list(row.values()) for row in partitions])
     print_line()

@@ -45,6 +45,14 @@ def up(
             help="Where views and the page are served; 'none' serves none.",
         ),
     ] = DEFAULT_HTTP,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            envvar="HEADRACE_METRICS",
+            help="Where GET /metrics is answered, for Prometheus. Port 0 takes any free port.",
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", "-c", metavar="NAME=VALUE", help="A broker setting, with Kafka's name. Repeatable."),
@@ -58,10 +66,11 @@ def up(
     \b
     headrace up
     headrace up --data /var/lib/headrace --listen 0.0.0.0:9092 --advertise log.example.org:9092
+    headrace up --metrics 127.0.0.1:9308
     headrace up --listen 127.0.0.1:0 --set num.partitions=4 --set auto.create.topics.enable=false
     headrace up --http 127.0.0.1:8081        (or --http none)
 
-    Once clients can connect it says so: Headrace listens on 127.0.0.1:9092 (data in headrace-data).
+    Once clients can connect it prints one line: where it listens, its data folder, and the web address of views.
     There is no password and no encryption yet: do not listen where strangers are.
     """
-    start_node(data, listen, advertise, settings or [], http=http, as_json=output is OutputFormat.json)
+    start_node(data, listen, advertise, settings or [], http=http, metrics=metrics, as_json=output is OutputFormat.json)

@@ -1,7 +1,8 @@
 """What a partition must remember that its batches do not say: ``checkpoint``, a checked file of JSON.
 
 ``log_start``: the first offset that may be read. ``cleaned_to``: compaction has been over everything before it.
-``epochs``: for every leader epoch the first offset written in it.
+``epochs``: for every leader epoch the first offset written in it. ``dropped``: how many of the records before the log
+start went because the partition is a ring and it was full.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ class Checkpoint:
     log_start: int = 0
     cleaned_to: int = 0
     epochs: list[tuple[int, int]] = field(default_factory=list)
+    dropped: int = 0
 
 
 def write_checkpoint(files: Files, path: Path, checkpoint: Checkpoint) -> None:
@@ -39,4 +41,5 @@ def read_checkpoint(files: Files, path: Path) -> Checkpoint | None:
     if payload is None:
         return None
     fields = json.loads(payload)
-    return Checkpoint(fields["log_start"], fields["cleaned_to"], [(e, o) for e, o in fields["epochs"]])
+    epochs = [(e, o) for e, o in fields["epochs"]]
+    return Checkpoint(fields["log_start"], fields["cleaned_to"], epochs, fields.get("dropped", 0))

@@ -8,6 +8,7 @@ All methods and callbacks belong to the owner's thread (the event loop); only th
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -33,19 +34,28 @@ class GroupCommit:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="sync")
         self._waiting: dict[PartitionLog, list[tuple[int, Done]]] = {}
         self._wanted: dict[PartitionLog, None] = {}
+        self._patient: dict[PartitionLog, None] = {}
         self._planned = False
         self._running = 0
         self.syncs = 0
+        self.rounds = 0
+        self.sync_seconds = 0.0
 
-    def when_durable(self, partition: PartitionLog, next_offset: int, done: Done) -> None:
-        """Call ``done`` once everything below ``next_offset`` is on disk, or with the error if that failed."""
+    def when_durable(self, partition: PartitionLog, next_offset: int, done: Done, *, can_wait: bool = False) -> None:
+        """Call ``done`` once everything below ``next_offset`` is on disk, or with the error if that failed.
+
+        What can wait is part of the next round that somebody else needs; who asks sees to it that there is one.
+        """
         if partition.failed is not None:
             done(partition.failure())
         elif partition.synced_offset >= next_offset:
             done(None)
         else:
             self._waiting.setdefault(partition, []).append((next_offset, done))
-            self.request(partition)
+            if can_wait:
+                self._patient[partition] = None
+            else:
+                self.request(partition)
 
     def request(self, partition: PartitionLog) -> None:
         """Sync what is written, though nobody waits."""
@@ -63,7 +73,7 @@ class GroupCommit:
         self._planned = False
         if self._running:
             return
-        wanted, self._wanted = self._wanted, {}
+        wanted, self._wanted, self._patient = self._wanted | self._patient, {}, {}
         work: Work = []
         for partition in wanted:
             job = None if partition.deleted or partition.failed else partition.start_sync()
@@ -78,13 +88,17 @@ class GroupCommit:
             self._pool.submit(self._run, work[task::tasks])
 
     def _run(self, work: Work) -> None:
+        began = time.perf_counter()
         outcomes = [(partition, job, _outcome(job)) for partition, job in work]
+        seconds = time.perf_counter() - began
         try:
-            self._call_soon(lambda: self._finished(outcomes))
+            self._call_soon(lambda: self._finished(outcomes, seconds))
         except RuntimeError:
             _logger.debug("the loop ended before a round of syncs did")
 
-    def _finished(self, outcomes: list[tuple[PartitionLog, SyncJob, OSError | None]]) -> None:
+    def _finished(self, outcomes: list[tuple[PartitionLog, SyncJob, OSError | None]], seconds: float) -> None:
+        self.rounds += 1
+        self.sync_seconds += seconds
         for partition, job, error in outcomes:
             if error is None:
                 partition.finish_sync(job)

@@ -89,7 +89,10 @@ class Trash:
 
 
 class RetentionJob(Job):
-    """Archive expired segments where the topic says so, then delete them."""
+    """Archive expired segments where the topic says so, then delete them.
+
+    The log start is on disk before a file goes: else a gap that a power loss leaves would look like a lost segment.
+    """
 
     def __init__(self, partition: PartitionLog, expired: list[Segment], trash: Trash) -> None:
         super().__init__(partition)
@@ -102,6 +105,7 @@ class RetentionJob(Job):
         if self._archive:
             for segment in self._expired:
                 archive_segment(self.partition, segment, Path(self._archive))
+        self.partition.write_checkpoint()
 
     def finish(self) -> None:
         """Move the log start, then delete."""
@@ -110,16 +114,21 @@ class RetentionJob(Job):
         if following.base_offset > partition.log_start:
             partition.move_log_start(following.base_offset)
         partition.replace_segments(self._expired, [])
-        when = partition.place.clock.now_ms() + partition.config.file_delete_delay_ms
+        delay_ms = partition.config.file_delete_delay_ms if partition.config.ring is None else 0
+        when = partition.place.clock.now_ms() + delay_ms
         for segment in self._expired:
             segment.close()
             self._trash.throw(segment.index_path, when)
             self._trash.throw(segment.path, when)
+        if delay_ms == 0:
+            self._trash.empty(when)
 
 
 def partition_jobs(partition: PartitionLog, trash: Trash, *, retention: bool) -> Iterator[Job]:
-    """What is due for this partition, with or without retention; finish each job before asking for the next."""
+    """What is due for this partition, with or without retention (a ring always needs it); finish each job before
+    asking for the next."""
     now = partition.place.clock.now_ms()
+    retention = retention or partition.config.ring is not None
     partition.producer_state.expire(now - PRODUCER_EXPIRATION_MS)
     partition.maybe_roll_by_time(retention=retention)
     if _is_checkpoint_due(partition, now):

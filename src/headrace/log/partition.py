@@ -5,6 +5,8 @@ Files, in the partition's folder: segments (``segment.py``), ``checkpoint`` (``c
 
     log_start <= last_stable_offset <= high_watermark <= end_offset,  synced_offset <= end_offset
 
+The log start on disk may lag behind that of a ring (``ring.py``), which follows from the end.
+
 A record is visible to readers (below the high watermark) once it and everything before it has reached the durability
 that its producer asked for: with acks=all on disk, otherwise in the page cache.
 
@@ -134,14 +136,18 @@ class PartitionLog(SegmentRow):
         self.epochs = checkpoint.epochs
         self.cleaned_to = checkpoint.cleaned_to
         self.log_start = checkpoint.log_start
+        self._removed = checkpoint.log_start - checkpoint.dropped
         self.end_offset = segments[-1].end_offset
         self.high_watermark = self.end_offset
         self.producer_state = producers
+        self.written_bytes = 0
+        self.sent_bytes = 0
         self.failed: str | None = None
         self.deleted = False
         self.closed = False
         self.listeners: set[Callable[[PartitionLog], None]] = set()
         self.sync_wanted: Callable[[PartitionLog], None] | None = None
+        self.removal_wanted: Callable[[PartitionLog], None] | None = None
         self._dirty = [s for s in segments if s.synced_size < s.size]
         self._folder_dirty = True
         self._durable_offset_wanted = 0
@@ -189,7 +195,12 @@ class PartitionLog(SegmentRow):
     def last_stable_offset(self) -> int:
         """Below it every transaction has ended."""
         unstable = self.producer_state.first_unstable_offset
-        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+        return self.high_watermark if unstable is None else min(max(unstable, self.log_start), self.high_watermark)
+
+    @property
+    def dropped(self) -> int:
+        """How many records have gone because a ring was full."""
+        return self.log_start - self._removed
 
     def producers(self) -> list[ProducerEntry]:
         """The producers that are remembered."""
@@ -308,6 +319,7 @@ class PartitionLog(SegmentRow):
                 self.fail(f"a write failed: {error.strerror or error}")
                 raise self._failure() from error
             raise storage_error(error, f"partition {self.name}") from None
+        self.written_bytes += header.size
         if active not in self._dirty:
             self._dirty.append(active)
 
@@ -340,6 +352,8 @@ class PartitionLog(SegmentRow):
         """Whether a batch of this size, last offset and timestamp needs a new segment."""
         active, config = self.active, self.config
         if not active.fits(size, last_offset, config.segment_bytes, config.segment_index_bytes):
+            return True
+        if config.ring is not None and config.ring.is_segment_full(active.size, last_offset - active.base_offset):
             return True
         return active.size > 0 and self._is_roll_due(timestamp)
 
@@ -430,6 +444,7 @@ class PartitionLog(SegmentRow):
     def _raise_high_watermark(self, offset: int) -> None:
         if offset > self.high_watermark:
             self.high_watermark = offset
+            self.maybe_drop_oldest()
             if self.listeners:
                 self.notify()
 
@@ -466,6 +481,10 @@ class PartitionLog(SegmentRow):
     def max_timestamp(self) -> tuple[int, int, int] | None:
         """(offset, timestamp, leader epoch) of the first record with the largest timestamp."""
         return reading.max_timestamp(self)
+
+    def batch_time(self, offset: int) -> int | None:
+        """The time of the batch that holds ``offset``; None if it has none."""
+        return reading.batch_time(self, offset)
 
     def replay(self) -> Iterator[_kernel.Record]:
         """Every record from the start to the end, as Python objects: for state topics."""
@@ -506,16 +525,30 @@ class PartitionLog(SegmentRow):
     def move_log_start(self, offset: int) -> None:
         """Raise the log start; durable when it returns."""
         before, self.log_start = self.log_start, offset
+        self._removed += offset - before
         try:
             self.write_checkpoint()
         except OSError as error:
             self.log_start = before
+            self._removed -= offset - before
             raise storage_error(error, f"partition {self.name}") from error
         self.notify()
 
+    def maybe_drop_oldest(self) -> None:
+        """If this is a ring that is too full, forget the oldest records: readers no longer see them when it returns."""
+        ring = self.config.ring
+        if ring is None:
+            return
+        start = ring.start(self.segments, self.high_watermark)
+        if start > self.log_start:
+            self.log_start = start
+            if self.segments[0].end_offset <= start and self.removal_wanted is not None:
+                self.removal_wanted(self)
+
     def checkpoint(self) -> Checkpoint:
         """What the checkpoint file should say now."""
-        return Checkpoint(self.log_start, self.cleaned_to, list(self.epochs))
+        log_start = self.log_start
+        return Checkpoint(log_start, self.cleaned_to, list(self.epochs), log_start - self._removed)
 
     def write_checkpoint(self) -> None:
         """Write the checkpoint file as of now; on disk when it returns. May be called on any thread."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import bisect
 import logging
+import struct
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace import _kernel
 from headrace.errors import CorruptRange
-from headrace.log.batch import BatchHeader
+from headrace.log.batch import HEADER_SIZE, LOG_APPEND_TIME, BatchHeader
 from headrace.log.segment import CHUNK_BYTES, Segment
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ __all__ = [
     "ReadResult",
     "SegmentRow",
     "available_bytes",
+    "batch_time",
     "batches",
     "max_timestamp",
     "offset_for_timestamp",
@@ -39,6 +41,7 @@ _HINTS = 64
 _PREFIX = 12
 _SLACK = 8 << 10
 _EMPTY = memoryview(b"")
+_TIMES = struct.Struct(">qi4xx4xhiqq18x").unpack
 
 
 class SegmentRow:
@@ -258,6 +261,28 @@ def max_timestamp(partition: PartitionLog) -> tuple[int, int, int] | None:
             found = _kernel.max_timestamp(batch)
             return None if found is None else (*found, header.leader_epoch)
     return None
+
+
+def batch_time(partition: PartitionLog, offset: int) -> int | None:
+    """The first timestamp of the batch that holds ``offset`` (or its append time); only headers are read."""
+    at = partition.segment_at(offset)
+    segment = partition.segments[at]
+    position = segment.index.position_of_offset(offset)
+    while True:
+        head = segment.read(position, HEADER_SIZE)
+        if len(head) == HEADER_SIZE:
+            base_offset, length, attributes, last_delta, base_time, max_time = _TIMES(head)
+            if base_offset + last_delta >= offset:
+                time = max_time if attributes & LOG_APPEND_TIME else base_time
+                return time if time >= 0 else None
+            if length <= 0:
+                return None
+            position += length + 12
+        elif at + 1 < len(partition.segments):
+            at += 1
+            segment, position = partition.segments[at], 0
+        else:
+            return None
 
 
 def replay(partition: PartitionLog) -> Iterator[_kernel.Record]:

@@ -39,7 +39,9 @@ def open_partition(place: PartitionPlace, config: TopicConfig, leader_epoch: int
     _ensure_active(place, segments, checkpoint)
     checkpoint.log_start = max(checkpoint.log_start, segments[0].base_offset)
     producers = _recover_producers(place, segments, checkpoint)
-    return PartitionLog(place, config, segments, checkpoint, producers, leader_epoch)
+    partition = PartitionLog(place, config, segments, checkpoint, producers, leader_epoch)
+    partition.maybe_drop_oldest()
+    return partition
 
 
 def _open_segments(place: PartitionPlace, config: TopicConfig, log_start: int) -> list[Segment]:

@@ -89,6 +89,15 @@ class SegmentIndex:
         """Position before which no record has a timestamp >= ``timestamp``."""
         return self._position_before(lambda entry: entry[2] < timestamp)
 
+    def offset_after(self, position: int) -> int | None:
+        """Offset of the first indexed batch at or after ``position``; None if none is."""
+        at = self._count_before(lambda entry: entry[1] < position)
+        return self._offset(at) if at < len(self) else None
+
+    def last_offset(self) -> int:
+        """Offset of the last indexed batch; where the segment begins if there is none."""
+        return self._offset(len(self) - 1) if self._entries else self.base_offset
+
     def entries(self) -> list[tuple[int, int, int]]:
         """(offset, position, largest timestamp before it) of every entry."""
         return [(self.base_offset + r, p, t) for r, p, t in _ENTRY.iter_unpack(self._entries)]
@@ -105,7 +114,14 @@ class SegmentIndex:
         body = b"".join((self._entries, *(_ABORTED.pack(*a) for a in self.aborted)))
         return _HEAD.pack(_MAGIC, _kernel.crc32c(cover), _kernel.crc32c(body)) + cover + body
 
+    def _offset(self, at: int) -> int:
+        return self.base_offset + int(_ENTRY.unpack_from(self._entries, at * _ENTRY.size)[0])
+
     def _position_before(self, is_before: Callable[[tuple[int, int, int]], bool]) -> int:
+        count = self._count_before(is_before)
+        return int(_ENTRY.unpack_from(self._entries, (count - 1) * _ENTRY.size)[1]) if count else 0
+
+    def _count_before(self, is_before: Callable[[tuple[int, int, int]], bool]) -> int:
         entries, low, high = self._entries, 0, len(self)
         while low < high:
             middle = (low + high) // 2
@@ -114,7 +130,7 @@ class SegmentIndex:
                 low = middle + 1
             else:
                 high = middle
-        return int(_ENTRY.unpack_from(entries, (low - 1) * _ENTRY.size)[1]) if low else 0
+        return low
 
 
 def write_index(files: Files, path: Path, encoded: bytes) -> None:

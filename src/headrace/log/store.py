@@ -83,13 +83,17 @@ class Topic:
 
 
 class LogStore:
-    """All topics of one data folder; one process at a time owns it."""
+    """All topics of one data folder; one process at a time owns it.
+
+    ``topics_version`` grows when a topic comes, goes or gets partitions: who keeps something of them can tell.
+    """
 
     def __init__(self, path: Path, files: Files, clock: Clock, defaults: Mapping[str, str]) -> None:
         self.path = path
         self.clock = clock
         self.defaults = dict(defaults)
         self.topics: dict[str, Topic] = {}
+        self.topics_version = 0
         self.cluster_id = ""
         self.node_id = 1
         self.leader_epoch = 0
@@ -101,6 +105,7 @@ class LogStore:
         self._deleting: list[Path] = []
         self._lock: Lock | None = None
         self.on_sync_wanted: Callable[[PartitionLog], None] | None = None
+        self.on_removal_wanted: Callable[[PartitionLog], None] | None = None
 
     @classmethod
     def open(
@@ -200,6 +205,7 @@ class LogStore:
         except OSError as error:
             raise storage_error(error, f"topic {name!r}") from error
         del self.topics[name], self._by_id[topic.id.bytes]
+        self.topics_version += 1
         for partition in topic.partitions:
             partition.deleted = True
             partition.close()
@@ -221,6 +227,7 @@ class LogStore:
         except OSError as error:
             raise storage_error(error, f"topic {name!r}") from error
         self._open_partitions(topic, total)
+        self.topics_version += 1
 
     def set_overrides(self, name: str, overrides: Mapping[str, str]) -> None:
         """Replace a topic's own settings by these."""
@@ -228,6 +235,9 @@ class LogStore:
         config = TopicConfig.parse(overrides, self.defaults)
         before, topic.overrides = topic.overrides, dict(overrides)
         try:
+            if topic.config.ring is not None:  # its start may no longer follow from the new settings
+                for partition in topic.partitions:
+                    partition.write_checkpoint()
             self._write_topic(topic, self._folder(name), len(topic.partitions))
         except OSError as error:
             topic.overrides = before
@@ -235,6 +245,7 @@ class LogStore:
         topic.config = config
         for partition in topic.partitions:
             partition.config = config
+            partition.maybe_drop_oldest()
 
     # Producer ids ----------------------------------------------------------------------------------------------
 
@@ -257,8 +268,12 @@ class LogStore:
         self._trash.empty(self.clock.now_ms())
         for topic in list(self.topics.values()):
             for partition in topic.partitions:
-                if not partition.deleted:
-                    yield from partition_jobs(partition, self._trash, retention=retention)
+                yield from self.jobs_of(partition, retention=retention)
+
+    def jobs_of(self, partition: PartitionLog, *, retention: bool = True) -> Iterator[Job]:
+        """What is due for one partition."""
+        if not partition.deleted:
+            yield from partition_jobs(partition, self._trash, retention=retention)
 
     def remove_deleted(self) -> None:
         """Remove the files of deleted topics; may be called on any thread."""
@@ -368,6 +383,7 @@ class LogStore:
             )
             partition = open_partition(place, topic.config, self.leader_epoch)
             partition.sync_wanted = self.sync_wanted
+            partition.removal_wanted = self.removal_wanted
             topic.partitions.append(partition)
 
     def sync_wanted(self, partition: PartitionLog) -> None:
@@ -375,8 +391,14 @@ class LogStore:
         if self.on_sync_wanted is not None:
             self.on_sync_wanted(partition)
 
+    def removal_wanted(self, partition: PartitionLog) -> None:
+        """Segments of a ring lie before its start; whoever runs the jobs listens here."""
+        if self.on_removal_wanted is not None:
+            self.on_removal_wanted(partition)
+
     def _register(self, topic: Topic) -> None:
         self.topics[topic.name] = topic
+        self.topics_version += 1
         self._by_id[topic.id.bytes] = topic
 
     def _folder(self, name: str) -> Path:

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from headrace.definition import ConfigType, Definition, Value, at_least, between, list_of, one_of
 from headrace.errors import InvalidConfig
+from headrace.log.ring import Ring
 
 __all__ = ["DEFINITIONS", "TopicConfig"]
 
@@ -121,6 +122,46 @@ _TABLE: Final = (
         _STRING,
         "",
         "A folder that sealed segments are copied to before they are dropped; empty means no archive.",
+    ),
+    Definition(
+        "headrace.overflow",
+        _STRING,
+        "buffer",
+        "What happens when consumers cannot keep up: 'buffer' keeps records on disk until retention drops them; "
+        "'block' slows producers down while a group of headrace.overflow.groups lags more than "
+        "headrace.overflow.max.lag; 'drop' keeps no more than headrace.overflow.max.records or "
+        "headrace.overflow.max.bytes, the oldest records go.",
+        one_of("buffer", "block", "drop"),
+    ),
+    Definition(
+        "headrace.overflow.groups",
+        _LIST,
+        "",
+        "The groups that producers wait for where headrace.overflow is 'block'. One that has read nothing yet, or does "
+        "not exist, counts as being at the start of the log.",
+    ),
+    Definition(
+        "headrace.overflow.max.bytes",
+        _LONG,
+        "-1",
+        "How many bytes a partition keeps where headrace.overflow is 'drop'; -1 for no bound. The newest batch is kept "
+        "in any case.",
+        at_least(-1),
+    ),
+    Definition(
+        "headrace.overflow.max.lag",
+        _LONG,
+        "100000",
+        "How many records, over all partitions, a group may be behind before producers are slowed down where "
+        "headrace.overflow is 'block'.",
+        at_least(0),
+    ),
+    Definition(
+        "headrace.overflow.max.records",
+        _LONG,
+        "-1",
+        "How many records a partition keeps where headrace.overflow is 'drop'; -1 for no bound.",
+        at_least(-1),
     ),
     Definition(
         "index.interval.bytes",
@@ -344,6 +385,10 @@ class TopicConfig:
     segment_ms: int
     preallocate: bool
     archive_path: str
+    blocks: bool
+    overflow_groups: tuple[str, ...]
+    overflow_max_lag: int
+    ring: Ring | None
 
     @classmethod
     def parse(cls, overrides: Mapping[str, str], defaults: Mapping[str, str] | None = None) -> TopicConfig:
@@ -386,6 +431,10 @@ class TopicConfig:
             segment_ms=values["segment.ms"],
             preallocate=values["preallocate"],
             archive_path=values["headrace.archive.path"],
+            blocks=values["headrace.overflow"] == "block",
+            overflow_groups=values["headrace.overflow.groups"],
+            overflow_max_lag=values["headrace.overflow.max.lag"],
+            ring=_ring(values),
         )
 
 
@@ -397,3 +446,21 @@ def _check_together(values: Mapping[str, Any]) -> None:
         raise InvalidConfig("min.compaction.lag.ms is larger than max.compaction.lag.ms")
     if values["remote.storage.enable"]:
         raise InvalidConfig("a node has no tiered storage", hint="headrace.archive.path keeps old segments")
+    if values["headrace.overflow"] == "block" and not any(values["headrace.overflow.groups"]):
+        raise InvalidConfig(
+            "headrace.overflow=block needs a group to wait for", hint="name it in headrace.overflow.groups"
+        )
+    if values["headrace.overflow"] == "drop":
+        if _ring(values) == Ring():
+            raise InvalidConfig(
+                "headrace.overflow=drop needs a bound",
+                hint="set headrace.overflow.max.records or headrace.overflow.max.bytes",
+            )
+        if "compact" in values["cleanup.policy"]:
+            raise InvalidConfig("headrace.overflow=drop does not go with cleanup.policy=compact")
+
+
+def _ring(values: Mapping[str, Any]) -> Ring | None:
+    if values["headrace.overflow"] != "drop":
+        return None
+    return Ring(values["headrace.overflow.max.records"], values["headrace.overflow.max.bytes"])

@@ -21,8 +21,15 @@ __all__ = ["verify"]
 _LEAVING = "~"
 
 
-def verify(place: Path, tell: Callable[[int], object] = lambda done: None) -> DataReport:
-    """Check all that is in a place; ``tell`` hears how many bytes of batches have been checked."""
+def verify(
+    place: Path,
+    tell: Callable[[int], object] = lambda done: None,
+    check_records: Callable[[PartitionReport], object] = lambda report: None,
+) -> DataReport:
+    """Check all that is in a place; ``tell`` hears how many bytes of batches have been checked.
+
+    ``check_records`` may look at what the records of a partition say, and add what it finds.
+    """
     report = DataReport()
     progress = _Progress(tell)
     if place.is_file():
@@ -40,7 +47,9 @@ def verify(place: Path, tell: Callable[[int], object] = lambda done: None) -> Da
         if folder.parent.name == "topics" and (place / "topics") == folder.parent:
             _check_topic(folder, report.findings)
         if log_names(folder):
-            report.add(check_partition(folder, progress))
+            found = check_partition(folder, progress)
+            check_records(found)
+            report.add(found)
     return report
 
 

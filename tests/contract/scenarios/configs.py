@@ -229,3 +229,79 @@ def resources_with_settings_are_listed(s: Session) -> None:
         answer = s.ask("list_config_resources", s.version, resource_types=kinds)
         mine = [one for one in answer["config_resources"] if one["resource_name"] in (topic.name, "1")]
         s.note(f"{kinds}", {"error": answer["error_code"], "mine": mine})
+
+
+def _altered_group(s: Session, name: str, *changes: tuple[str, int, str | None], validate_only: bool = False) -> None:
+    _alter(s, name, *changes, kind=GROUP, validate_only=validate_only)
+
+
+def every_setting_of_a_group(s: Session) -> None:
+    group = s.name("group")
+    s.note("nothing set", _describe(s, GROUP, group, include_synonyms=True))
+    _altered_group(s, group, ("share.auto.offset.reset", SET, "earliest"), ("share.session.timeout.ms", SET, "47000"))
+    _altered_group(s, group, ("share.session.timeout.ms", SET, "48000"), ("share.isolation.level", DELETE, None))
+    keys = ["share.auto.offset.reset", "share.session.timeout.ms", "nonsense"]
+
+    def now() -> bool:
+        found = _describe(s, GROUP, group, keys)["results"][0]["configs"]
+        return {one["value"] for one in found} == {"earliest", "48000"}
+
+    s.until(now, "the group's settings")
+    s.note("set", _describe(s, GROUP, group, keys, include_synonyms=True))
+    s.note("none", _describe(s, GROUP, ""))
+    listed = s.ask("list_config_resources", resource_types=[GROUP])["config_resources"]
+    s.note("listed", [one for one in listed if one["resource_name"] == group])
+
+
+def settings_of_a_group_have_bounds(s: Session) -> None:
+    for name, values in (
+        ("share.record.lock.duration.ms", ("14999", "15000", "60000", "60001", "abc", "-1")),
+        ("share.delivery.count.limit", ("1", "2", "10", "11")),
+        ("share.session.timeout.ms", ("44999", "60001")),
+        ("share.heartbeat.interval.ms", ("4999", "15000", "15001")),
+        ("share.partition.max.record.locks", ("99", "100", "4000", "4001")),
+        ("share.auto.offset.reset", ("none", "EARLIEST", "by_duration:PT1H", "by_duration:-PT1H", "by_duration:x")),
+        ("share.auto.offset.reset", ("by_duration:P1DT2H", "by_duration:PT0S", "by_duration:PT", "by_duration:P1.5D")),
+        ("share.isolation.level", ("read_committed", "READ_COMMITTED")),
+        ("share.renew.acknowledge.enable", ("false", "x")),
+        ("consumer.session.timeout.ms", ("44999", "50000", "60001")),
+        ("consumer.heartbeat.interval.ms", ("4999", "15001")),
+        ("consumer.assignment.interval.ms", ("-1", "0", "15001")),
+        ("streams.num.standby.replicas", ("-1", "2", "3")),
+        ("streams.initial.rebalance.delay.ms", ("-1", "99999999")),
+        ("no.such.setting", ("1",)),
+    ):
+        for value in values:
+            _altered_group(s, s.name("group"), (name, SET, value), validate_only=True)
+
+
+def changes_of_a_group_that_cannot_be(s: Session) -> None:
+    group = s.name("group")
+    _altered_group(s, "", ("share.auto.offset.reset", SET, "earliest"))
+    _altered_group(s, group, ("share.auto.offset.reset", APPEND, "earliest"))
+    _altered_group(s, group, ("no.such.setting", DELETE, None))
+    _altered_group(s, "g" * 300, ("share.auto.offset.reset", SET, "earliest"), validate_only=True)
+
+
+def the_old_way_replaces_all_settings_of_a_group(s: Session) -> None:
+    group = s.name("group")
+    _altered_group(s, group, ("share.auto.offset.reset", SET, "earliest"))
+    configs = [{"name": "share.isolation.level", "value": "read_committed"}]
+    s.call(
+        "alter_configs",
+        resources=[{"resource_type": GROUP, "resource_name": group, "configs": configs}],
+        validate_only=False,
+    )
+    keys = ["share.auto.offset.reset", "share.isolation.level"]
+    s.until(lambda: _describe(s, GROUP, group, keys[1:])["results"][0]["configs"][0]["value"] == "read_committed")
+    s.note("replaced", _describe(s, GROUP, group, keys, include_synonyms=True))
+    s.call("alter_configs", resources=[{"resource_type": GROUP, "resource_name": group}], validate_only=False)
+    s.until(
+        lambda: (
+            group
+            not in [
+                one["resource_name"]
+                for one in s.ask("list_config_resources", resource_types=[GROUP])["config_resources"]
+            ]
+        )
+    )

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping
 
 from headrace.broker.groups.group import ClassicGroup
 from headrace.broker.groups.messages import Phase
+from headrace.broker.groups.modern_state import ModernState
 from headrace.broker.groups.records import CommittedOffset
 
-__all__ = ["expired"]
+__all__ = ["expired", "expired_in_consumer_group"]
 
 Offsets = Mapping[tuple[str, int], CommittedOffset]
 
@@ -30,9 +31,21 @@ def expired(group: ClassicGroup, offsets: Offsets, now_ms: int, retention_ms: in
     for place, committed in offsets.items():
         if group.is_subscribed(place[0]):
             continue
-        if committed.expire_ms != -1:
-            too_old = now_ms >= committed.expire_ms
-        else:
-            too_old = now_ms - max(since_ms, committed.commit_ms) >= retention_ms
-        if too_old:
+        if _is_old(committed, since_ms, now_ms, retention_ms):
             yield place
+
+
+def expired_in_consumer_group(
+    state: ModernState, offsets: Offsets, now_ms: int, retention_ms: int
+) -> Iterator[tuple[str, int]]:
+    """The places of a consumer group whose offsets are to be removed: of topics that nobody in it reads any more."""
+    topics = state.topics()
+    for place, committed in offsets.items():
+        if place[0] not in topics and _is_old(committed, -1, now_ms, retention_ms):
+            yield place
+
+
+def _is_old(committed: CommittedOffset, since_ms: int, now_ms: int, retention_ms: int) -> bool:
+    if committed.expire_ms != -1:
+        return now_ms >= committed.expire_ms
+    return now_ms - max(since_ms, committed.commit_ms) >= retention_ms

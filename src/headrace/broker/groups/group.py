@@ -21,7 +21,7 @@ heartbeats) is lost in a crash, and clients then join again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from headrace.broker.groups.codes import Code
 from headrace.broker.groups.member import NEVER, Member
@@ -206,6 +206,11 @@ class ClassicGroup:
         deadlines += [member.deadline for member in self.members.values()]
         self.wake_at = min(deadlines)
         return self._take_effects()
+
+    def learn_protocols(self, protocols: Mapping[str, Protocols]) -> None:
+        """What members know besides the protocol that was chosen: it is not stored, so whoever made the group tells."""
+        for member_id, known in protocols.items():
+            self.roster.set_protocols(self.members[member_id], known)
 
     def rebalance(self, reason: str) -> list[Effect]:
         """Have all members join again."""

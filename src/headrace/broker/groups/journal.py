@@ -7,15 +7,25 @@ offsets as ordinary records: then the marker's place counts before and after a c
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from headrace import _kernel
-from headrace.broker.groups.records import Change, OffsetChange, TransactionalOffset, TransactionEnd, decode, encode
+from headrace.broker.groups.records import (
+    Change,
+    OffsetChange,
+    TransactionalOffset,
+    TransactionEnd,
+    decode,
+    encode,
+    group_of,
+)
 from headrace.broker.groups.settings import GroupSettings
 from headrace.broker.groups.state import GroupState
 from headrace.broker.journal import Journal as CoordinatorJournal
 from headrace.broker.markers import is_commit, marker
+from headrace.errors import CorruptMessage
 from headrace.log.batch import BatchHeader
 from headrace.log.group_commit import GroupCommit
 from headrace.log.store import LogStore
@@ -24,15 +34,22 @@ __all__ = ["OFFSETS_TOPIC", "Journal"]
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
+log = logging.getLogger(__name__)
+
 
 class Journal(CoordinatorJournal[Change, GroupState]):
-    """Writes changes of groups and offsets and folds them."""
+    """Writes changes of groups and offsets and folds them.
+
+    ``damaged`` has the groups with a record that cannot be read, and what is wrong with it: nobody may use them,
+    because nobody knows their state. Nothing is written about them, so the record is still the last of its key.
+    """
 
     topic = OFFSETS_TOPIC
 
     def __init__(self, store: LogStore, commit: GroupCommit, settings: GroupSettings) -> None:
         super().__init__(store, commit)
         self._settings = settings
+        self.damaged: dict[str, str] = {}
 
     def new_state(self) -> GroupState:
         """No groups."""
@@ -55,6 +72,21 @@ class Journal(CoordinatorJournal[Change, GroupState]):
         if header is not None and header.is_transactional and isinstance(change, OffsetChange):
             return TransactionalOffset(header.producer_id, header.producer_epoch, change)
         return change
+
+    def found_damaged(self, offset: int, key: bytes | None, error: CorruptMessage) -> None:
+        """Remember whom it is about, and tell the operator; the record stays in the log."""
+        try:
+            group = group_of(key)
+        except CorruptMessage:
+            log.error("%s at offset %d is damaged, and does not even say its group: %s", OFFSETS_TOPIC, offset, error)
+            return
+        self.damaged[group] = f"the record at offset {offset} of {OFFSETS_TOPIC} cannot be read: {error}"
+        log.error("group %r is not served: %s", group, self.damaged[group])
+
+    def reset(self) -> None:
+        """The topic was deleted, and damage with it."""
+        self.damaged.clear()
+        super().reset()
 
     def runs(self, changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
         """A marker stands alone, and so do the offsets of each transaction."""

@@ -13,8 +13,8 @@ an i32 length and the bytes.
              i32 members of (member id string, instance id string?, client id string, client host string,
              rebalance timeout i32, session timeout i32, subscription bytes, assignment bytes)
 
-A null value removes what the key names. Other keys (the newer kinds of groups) are left alone. Older versions are
-read.
+A null value removes what the key names. Older versions are read. The records of the newer kinds of groups are drawn in
+``modern_records.py``; other keys (streams groups, say) are left alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-from headrace.errors import CorruptMessage, InvalidRequest
+from headrace.broker.groups.fields import I16, I32, I64, Reader, string, varint
+from headrace.broker.groups.modern_records import ModernChange, decode_modern, encode_modern
+from headrace.errors import CorruptMessage
 
 __all__ = [
     "Change",
@@ -37,16 +39,13 @@ __all__ = [
     "TransactionalOffset",
     "decode",
     "encode",
+    "group_of",
 ]
 
 _NO_TOPIC_ID = UUID(int=0)
 _OFFSET_KEY, _GROUP_KEY = 1, 2
 _OFFSET_VALUE, _OFFSET_VALUE_WITH_EXPIRY, _GROUP_VALUE = 4, 1, 3
-_MAX_STRING = 0x7FFF
 
-_I16 = struct.Struct(">h")
-_I32 = struct.Struct(">i")
-_I64 = struct.Struct(">q")
 _OFFSET_VALUE_HEAD = struct.Struct(">hqi")
 
 
@@ -122,7 +121,7 @@ class TransactionEnd(NamedTuple):
     commit: bool
 
 
-Change = OffsetChange | GroupChange | TransactionalOffset | TransactionEnd
+Change = OffsetChange | GroupChange | TransactionalOffset | TransactionEnd | ModernChange
 
 
 def encode(change: Change) -> tuple[bytes, bytes | None]:
@@ -130,45 +129,54 @@ def encode(change: Change) -> tuple[bytes, bytes | None]:
     assert not isinstance(change, TransactionEnd)
     if isinstance(change, TransactionalOffset):
         change = change.change
+    if not isinstance(change, OffsetChange | GroupChange):
+        return encode_modern(change)
     if isinstance(change, OffsetChange):
-        key = _I16.pack(_OFFSET_KEY) + _string(change.group) + _string(change.topic) + _I32.pack(change.partition)
+        key = I16.pack(_OFFSET_KEY) + string(change.group) + string(change.topic) + I32.pack(change.partition)
         return key, None if change.value is None else _encode_offset(change.value)
-    key = _I16.pack(_GROUP_KEY) + _string(change.group)
+    key = I16.pack(_GROUP_KEY) + string(change.group)
     return key, None if change.value is None else _encode_group(change.value)
 
 
-def decode(key: bytes | None, value: bytes | None) -> OffsetChange | GroupChange | None:
-    """What a record says; None if it is of a kind that is not about classic groups and offsets."""
+def decode(key: bytes | None, value: bytes | None) -> OffsetChange | GroupChange | ModernChange | None:
+    """What a record says; None if it is of a kind that is left alone."""
     if key is None:
         raise CorruptMessage("a record of __consumer_offsets has no key")
-    reader = _Reader(key)
+    reader = Reader(key)
     kind = reader.i16()
     if kind in (0, _OFFSET_KEY):
         group, topic, partition = reader.string(), reader.string(), reader.i32()
-        return OffsetChange(group, topic, partition, None if value is None else _decode_offset(_Reader(value)))
+        return OffsetChange(group, topic, partition, None if value is None else _decode_offset(Reader(value)))
     if kind == _GROUP_KEY:
-        return GroupChange(reader.string(), None if value is None else _decode_group(_Reader(value)))
-    return None
+        return GroupChange(reader.string(), None if value is None else _decode_group(Reader(value)))
+    return decode_modern(kind, reader, value)
+
+
+def group_of(key: bytes | None) -> str:
+    """The group that a record is about: every key has it. CorruptMessage if not even that can be read."""
+    reader = Reader(key or b"")
+    reader.i16()
+    return reader.string()
 
 
 def _encode_offset(value: CommittedOffset) -> bytes:
     if value.expire_ms != -1:
         return b"".join(
             (
-                _I16.pack(_OFFSET_VALUE_WITH_EXPIRY),
-                _I64.pack(value.offset),
-                _string(value.metadata),
-                _I64.pack(value.commit_ms),
-                _I64.pack(value.expire_ms),
+                I16.pack(_OFFSET_VALUE_WITH_EXPIRY),
+                I64.pack(value.offset),
+                string(value.metadata),
+                I64.pack(value.commit_ms),
+                I64.pack(value.expire_ms),
             )
         )
     metadata = value.metadata.encode()
     head = _OFFSET_VALUE_HEAD.pack(_OFFSET_VALUE, value.offset, value.leader_epoch)
     tail = b"\x00" if value.topic_id == _NO_TOPIC_ID else b"\x01\x00\x10" + value.topic_id.bytes
-    return b"".join((head, _varint(len(metadata) + 1), metadata, _I64.pack(value.commit_ms), tail))
+    return b"".join((head, varint(len(metadata) + 1), metadata, I64.pack(value.commit_ms), tail))
 
 
-def _decode_offset(reader: _Reader) -> CommittedOffset:
+def _decode_offset(reader: Reader) -> CommittedOffset:
     version = reader.version(0, 4)
     offset = reader.i64()
     leader_epoch = reader.i32() if version >= 3 else -1
@@ -185,31 +193,31 @@ def _decode_offset(reader: _Reader) -> CommittedOffset:
 
 def _encode_group(value: GroupMetadata) -> bytes:
     parts = [
-        _I16.pack(_GROUP_VALUE),
-        _string(value.protocol_type),
-        _I32.pack(value.generation),
-        _string(value.protocol),
-        _string(value.leader),
-        _I64.pack(value.state_ms),
-        _I32.pack(len(value.members)),
+        I16.pack(_GROUP_VALUE),
+        string(value.protocol_type),
+        I32.pack(value.generation),
+        string(value.protocol),
+        string(value.leader),
+        I64.pack(value.state_ms),
+        I32.pack(len(value.members)),
     ]
     for member in value.members:
         parts += (
-            _string(member.member_id),
-            _string(member.instance_id),
-            _string(member.client_id),
-            _string(member.client_host),
-            _I32.pack(member.rebalance_timeout_ms),
-            _I32.pack(member.session_timeout_ms),
-            _I32.pack(len(member.subscription)),
+            string(member.member_id),
+            string(member.instance_id),
+            string(member.client_id),
+            string(member.client_host),
+            I32.pack(member.rebalance_timeout_ms),
+            I32.pack(member.session_timeout_ms),
+            I32.pack(len(member.subscription)),
             member.subscription,
-            _I32.pack(len(member.assignment)),
+            I32.pack(len(member.assignment)),
             member.assignment,
         )
     return b"".join(parts)
 
 
-def _decode_group(reader: _Reader) -> GroupMetadata:
+def _decode_group(reader: Reader) -> GroupMetadata:
     version = reader.version(0, 3)
     protocol_type, generation = reader.string(), reader.i32()
     protocol, leader = reader.optional_string(), reader.optional_string()
@@ -236,96 +244,3 @@ def _decode_group(reader: _Reader) -> GroupMetadata:
             )
         )
     return GroupMetadata(protocol_type, generation, protocol, leader, state_ms, tuple(members))
-
-
-def _string(text: str | None) -> bytes:
-    if text is None:
-        return b"\xff\xff"
-    data = text.encode()
-    if len(data) > _MAX_STRING:
-        raise InvalidRequest(f"a name of {len(data)} bytes cannot be stored, {_MAX_STRING} is the most")
-    return _I16.pack(len(data)) + data
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
-class _Reader:
-    """Reads fields one after the other and never past the end."""
-
-    __slots__ = ("_at", "_data")
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def version(self, lowest: int, highest: int) -> int:
-        version = self.i16()
-        if not lowest <= version <= highest:
-            raise CorruptMessage(
-                f"a record of __consumer_offsets has version {version}, known are {lowest} to {highest}"
-            )
-        return version
-
-    def i16(self) -> int:
-        return int.from_bytes(self._take(2), "big", signed=True)
-
-    def i32(self) -> int:
-        return int.from_bytes(self._take(4), "big", signed=True)
-
-    def i64(self) -> int:
-        return int.from_bytes(self._take(8), "big", signed=True)
-
-    def varint(self) -> int:
-        number = shift = 0
-        while True:
-            byte = self._take(1)[0]
-            number |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return number
-            shift += 7
-            if shift > 28:
-                raise CorruptMessage("a record of __consumer_offsets has a number that does not end")
-
-    def string(self) -> str:
-        text = self.optional_string()
-        if text is None:
-            raise CorruptMessage("a record of __consumer_offsets lacks a name")
-        return text
-
-    def optional_string(self) -> str | None:
-        size = self.i16()
-        return None if size < 0 else self._text(size)
-
-    def compact_string(self) -> str:
-        return self._text(self.varint() - 1)
-
-    def bytes_(self) -> bytes:
-        return self._take(max(self.i32(), 0))
-
-    def tagged_fields(self) -> list[tuple[int, bytes]]:
-        fields = []
-        for _ in range(self.varint()):
-            tag = self.varint()
-            fields.append((tag, self._take(self.varint())))
-        return fields
-
-    def _text(self, size: int) -> str:
-        try:
-            return self._take(size).decode()
-        except UnicodeDecodeError:
-            raise CorruptMessage("a record of __consumer_offsets has a name that is not UTF-8") from None
-
-    def _take(self, size: int) -> bytes:
-        end = self._at + size
-        if size < 0 or end > len(self._data):
-            raise CorruptMessage("a record of __consumer_offsets is cut short")
-        data = self._data[self._at : end]
-        self._at = end
-        return data

@@ -60,8 +60,13 @@ class Roster:
 
     def update(self, member: Member, request: JoinRequest) -> None:
         """Take over what a member says when it joins again."""
-        self._supported.subtract(member.protocol_names())
+        self.set_protocols(member, request.protocols)
         member.update(request)
+
+    def set_protocols(self, member: Member, protocols: Protocols) -> None:
+        """A member knows these protocols."""
+        self._supported.subtract(member.protocol_names())
+        member.protocols = protocols
         self._supported.update(member.protocol_names())
 
     # --- questions ---

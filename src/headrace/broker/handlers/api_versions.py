@@ -21,7 +21,12 @@ __all__ = ["API_KEY", "VERSIONS", "handle"]
 API_KEY: Final = 18
 VERSIONS: Final = (0, 4)
 
-FEATURES: Final[dict[str, tuple[int, int]]] = {"metadata.version": (7, 30), "transaction.version": (0, 2)}
+FEATURES: Final[dict[str, tuple[int, int]]] = {
+    "group.version": (0, 1),
+    "metadata.version": (7, 30),
+    "share.version": (0, 1),
+    "transaction.version": (0, 2),
+}
 """Features by name, with the range that is supported; the upper end is what is finalized."""
 
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")

@@ -56,4 +56,5 @@ def _delete(broker: Broker, name: str | None, topic_id: Any, version: int) -> To
     broker.store.delete_topic(topic.name)
     broker.groups.on_topic_deleted(topic.name)
     broker.transactions.on_topic_deleted(topic.name)
+    broker.shares.on_topic_deleted(topic)
     return topic

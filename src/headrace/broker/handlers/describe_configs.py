@@ -1,4 +1,4 @@
-"""DescribeConfigs of topics and of the broker: every setting, its value and where it comes from."""
+"""DescribeConfigs of topics, of groups and of the broker: every setting, its value and where it comes from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from headrace.broker.described_configs import (
     TOPIC,
     broker_configs,
     changed_broker_configs,
+    describe_group,
     describe_topic,
+    described_drops,
     ensure_broker,
 )
 from headrace.broker.refused import Refused, code_of
@@ -54,7 +56,9 @@ def _describe(broker: Broker, resource: Any, synonyms: bool, documentation: bool
     settings = broker.dynamic_settings
     if kind == TOPIC:
         ensure_topic_name(name)
-        return describe_topic(settings, broker.store.topic(name).overrides, names, synonyms, documentation)
+        topic = broker.store.topic(name)
+        told = describe_topic(settings, topic.overrides, names, synonyms, documentation)
+        return told + described_drops(topic, names, synonyms, documentation)
     if kind == BROKER:
         if name == "":
             return changed_broker_configs(settings, names, synonyms, documentation)
@@ -63,6 +67,10 @@ def _describe(broker: Broker, resource: Any, synonyms: bool, documentation: bool
     if kind == BROKER_LOGGER:
         ensure_broker(broker.store.node_id, name)
         return []
-    if kind in (CLIENT_METRICS, GROUP):
+    if kind == GROUP:
+        if not name:
+            raise Refused(error_codes.INVALID_REQUEST, "a group must have a name")
+        return describe_group(settings, broker.group_configs.overrides(name), names, synonyms, documentation)
+    if kind == CLIENT_METRICS:
         return []
     raise Refused(error_codes.INVALID_REQUEST, f"resources of type {kind} have no settings")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.broker.groups.codes import Code
 from headrace.broker.groups.messages import Phase
+from headrace.broker.membership import ALL_OPERATIONS, NOT_ASKED_FOR
 
 if TYPE_CHECKING:
     from headrace.broker.broker import Broker
@@ -16,32 +17,44 @@ API_KEY: Final = 15
 VERSIONS: Final = (0, 6)
 
 _NOT_FOUND_FROM = 6
-_NOT_ASKED_FOR: Final = -(2**31)
-_ALL_OPERATIONS: Final = sum(1 << operation for operation in (3, 6, 8, 10, 11))
-"""Read, delete, describe, describe configs, alter configs: all that can be done to a group."""
 
 
 async def handle(broker: Broker, request: Any, context: RequestContext) -> dict[str, Any]:
-    """A group that is not there is Dead."""
-    operations = _ALL_OPERATIONS if request.include_authorized_operations else _NOT_ASKED_FOR
+    """A group that is not there, or not a classic one, is Dead."""
+    operations = ALL_OPERATIONS if request.include_authorized_operations else NOT_ASKED_FOR
     answers = []
     for group_id in request.groups:
+        damage = broker.groups.journal.damaged.get(group_id)
         group = broker.groups.describe(group_id)
-        answers.append(_absent(group_id, context.version) if group is None else _describe(group))
+        if damage is not None:
+            answers.append(_damaged(group_id, damage))
+        else:
+            answers.append(_absent(broker, group_id, context.version) if group is None else _describe(group))
         if not answers[-1]["error_code"]:
             answers[-1]["authorized_operations"] = operations
     return {"groups": answers}
 
 
-def _absent(group_id: str, version: int) -> dict[str, Any]:
+def _damaged(group_id: str, damage: str) -> dict[str, Any]:
+    return {
+        "group_id": group_id,
+        "error_code": Code.UNKNOWN_SERVER_ERROR,
+        "error_message": damage,
+        "authorized_operations": NOT_ASKED_FOR,
+    }
+
+
+def _absent(broker: Broker, group_id: str, version: int) -> dict[str, Any]:
     answer = {
         "group_id": group_id,
         "group_state": Phase.DEAD,
         "error_code": Code.NONE,
-        "authorized_operations": _NOT_ASKED_FOR,
+        "authorized_operations": NOT_ASKED_FOR,
     }
     if version >= _NOT_FOUND_FROM:
-        answer |= {"error_code": Code.GROUP_ID_NOT_FOUND, "error_message": f"Group {group_id} not found."}
+        other = broker.groups.describe_modern(group_id) is not None
+        message = f"Group {group_id} is not a classic group." if other else f"Group {group_id} not found."
+        answer |= {"error_code": Code.GROUP_ID_NOT_FOUND, "error_message": message}
     return answer
 
 

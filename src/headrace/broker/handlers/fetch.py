@@ -303,6 +303,8 @@ class _Fetch:
         topics: list[TopicAnswers] = []
         last_key: str | bytes | None = None
         for item, answer in answers:
+            if item.partition is not None:
+                item.partition.sent_bytes += len(answer.records)
             if item.key != last_key:
                 last_key = item.key
                 topics.append((last_key, []))

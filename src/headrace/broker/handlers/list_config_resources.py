@@ -25,7 +25,12 @@ async def handle(broker: Broker, request: Any, context: RequestContext) -> dict[
     if not kinds <= set(_KNOWN):
         return {"error_code": error_codes.UNSUPPORTED_VERSION, "config_resources": []}
     node = str(broker.store.node_id)
-    names = {TOPIC: list(broker.store.topics), BROKER: [node], BROKER_LOGGER: [node]}
+    names = {
+        TOPIC: list(broker.store.topics),
+        BROKER: [node],
+        BROKER_LOGGER: [node],
+        GROUP: broker.group_configs.groups(),
+    }
     return {
         "config_resources": [
             {"resource_name": name, "resource_type": kind} for kind in sorted(kinds) for name in names.get(kind, [])

@@ -1,4 +1,4 @@
-"""ListGroups: all groups, or those of given states and types. Headrace has one type so far: classic."""
+"""ListGroups: all groups, or those of given states and types."""
 
 from __future__ import annotations
 
@@ -13,24 +13,19 @@ if TYPE_CHECKING:
 API_KEY: Final = 16
 VERSIONS: Final = (0, 5)
 
-_CLASSIC = "classic"
-
 
 async def handle(broker: Broker, request: Any, context: RequestContext) -> dict[str, Any]:
     """Filters do not mind the case; an empty one lets everything through."""
     states = {state.strip().lower() for state in request.states_filter}
     types = {kind.strip().lower() for kind in request.types_filter}
-    groups = []
-    if not types or _CLASSIC in types:
-        for group_id in broker.groups.group_ids():
-            group = broker.groups.describe(group_id)
-            if group is not None and (not states or group.phase.lower() in states):
-                groups.append(
-                    {
-                        "group_id": group_id,
-                        "protocol_type": group.protocol_type or "",
-                        "group_state": group.phase,
-                        "group_type": _CLASSIC,
-                    }
-                )
+    groups = [
+        {
+            "group_id": group.group_id,
+            "protocol_type": group.protocol_type,
+            "group_state": group.state,
+            "group_type": group.type,
+        }
+        for group in map(broker.groups.listed, broker.groups.group_ids())
+        if group is not None and (not states or group.state.lower() in states) and (not types or group.type in types)
+    ]
     return {"error_code": Code.NONE, "groups": groups}

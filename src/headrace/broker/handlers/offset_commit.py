@@ -54,6 +54,7 @@ async def handle(broker: Broker, request: Any, context: RequestContext) -> dict[
             request.group_instance_id,
             request.generation_id_or_member_epoch,
             offsets,
+            context.version,
         )
         if code is Code.GROUP_ID_NOT_FOUND and context.version < _NOT_FOUND_FROM:
             code = Code.ILLEGAL_GENERATION

@@ -23,13 +23,18 @@ async def handle(broker: Broker, request: Any, context: RequestContext) -> dict[
     version = context.version
     failure = await broker.groups.settle() if request.require_stable else Code.NONE
     asked = request.groups if version >= _GROUPS_FROM else (request,)
-    groups = [_group(broker, item.group_id, item.topics, version, failure) for item in asked]
+    groups = [_group(broker, item.group_id, item.topics, version, failure or _check(broker, item)) for item in asked]
     if request.require_stable:
         for group in groups:
             _mark_unstable(broker, group)
     if version >= _GROUPS_FROM:
         return {"groups": groups}
     return {"topics": groups[0]["topics"], "error_code": groups[0]["error_code"]}
+
+
+def _check(broker: Broker, asked: Any) -> Code:
+    member_id, epoch = getattr(asked, "member_id", None), getattr(asked, "member_epoch", -1)
+    return broker.groups.check_fetch(asked.group_id, member_id, epoch)
 
 
 def _mark_unstable(broker: Broker, group: dict[str, Any]) -> None:

@@ -1,7 +1,8 @@
 """Produce: append each partition's batch where it lies in the frame, and answer when it is as durable as was asked.
 
 acks=0 is not answered (an error closes the connection, as there is no other way to tell), acks=1 is answered at once,
-acks=all once the disk has it. The next request of the connection is handled meanwhile.
+acks=all once the disk has it. The next request of the connection is handled meanwhile, unless the topic has overflowed
+and its producers are slowed down (``overflow.py``).
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from headrace.errors import CorruptMessage, HeadraceError, InvalidRequest, Recor
 if TYPE_CHECKING:
     from headrace.broker.broker import Broker
     from headrace.broker.connection import Connection, Slot
+    from headrace.broker.overflow import Brake
     from headrace.log.partition import PartitionLog
+    from headrace.log.store import Topic
 
 __all__ = ["API_KEY", "FLEXIBLE_SINCE", "VERSIONS", "serve", "serve_orphan"]
 
@@ -57,12 +60,14 @@ def serve(connection: Connection, version: int, correlation_id: int, frame: memo
     request = decode_request(version, frame, pos)
     acks = request.acks
     broker = connection.server.broker
-    results, waits, failed = _append_all(broker, request, version, frame)
+    blocking: list[Topic] = []
+    results, waits, failed = _append_all(broker, request, version, frame, blocking)
+    brake = broker.overflow.brake(connection, blocking) if blocking else None
     if acks == _NO_ACKS:
         if failed:
             connection.close("a Produce request with acks=0 failed, and there is no answer to say so")
-    elif waits:
-        _AnswerWhenDurable(connection, version, correlation_id, results, waits).start(broker)
+    elif waits or brake is not None:
+        _AnswerWhenDurable(connection, version, correlation_id, results, waits, brake).start(broker)
     else:
         connection.answer(encode_response(version, correlation_id, results))
 
@@ -84,8 +89,9 @@ def serve_orphan(connection: Connection, frame: memoryview) -> None:
 
 
 def _append_all(
-    broker: Broker, request: ProduceRequest, version: int, frame: memoryview
+    broker: Broker, request: ProduceRequest, version: int, frame: memoryview, blocking: list[Topic] | None = None
 ) -> tuple[Results, Waits, bool]:
+    """Append what can be; topics whose producers may have to be slowed down are added to ``blocking``."""
     acks = request.acks
     refused = error_codes.NONE if acks in (-1, 0, 1) else error_codes.INVALID_REQUIRED_ACKS
     results: Results = []
@@ -95,6 +101,8 @@ def _append_all(
         topic, code = broker.find_topic(key)
         if topic is not None and topic.internal:
             code = error_codes.INVALID_TOPIC
+        if topic is not None and blocking is not None and topic.config.blocks:
+            blocking.append(topic)
         code = refused or code
         done: list[PartitionResult] = []
         for index, start, end in partitions:
@@ -197,28 +205,37 @@ def _has_more(batch: memoryview) -> bool:
 class _AnswerWhenDurable:
     """Waits for all partitions of one request."""
 
-    __slots__ = ("_connection", "_correlation_id", "_left", "_results", "_slot", "_version", "_waits")
+    __slots__ = ("_brake", "_connection", "_correlation_id", "_left", "_results", "_slot", "_version", "_waits")
 
     def __init__(
-        self, connection: Connection, version: int, correlation_id: int, results: Results, waits: Waits
+        self,
+        connection: Connection,
+        version: int,
+        correlation_id: int,
+        results: Results,
+        waits: Waits,
+        brake: Brake | None,
     ) -> None:
         self._connection = connection
         self._version = version
         self._correlation_id = correlation_id
         self._results = results
         self._waits = waits
+        self._brake = brake
         self._left = len(waits)
         self._slot: Slot = connection.park()
 
     def start(self, broker: Broker) -> None:
         """Ask for the syncs."""
         when_durable = broker.commit.when_durable
-        if self._left == 1:
+        if self._left == 0:
+            self._finish()
+        elif self._left == 1:
             partition, next_offset, _, _ = self._waits[0]
             when_durable(partition, next_offset, self._first_is_done)
-            return
-        for position, (partition, next_offset, _, _) in enumerate(self._waits):
-            when_durable(partition, next_offset, lambda error, at=position: self._is_done(at, error))  # type: ignore[misc]
+        else:
+            for position, (partition, next_offset, _, _) in enumerate(self._waits):
+                when_durable(partition, next_offset, lambda error, at=position: self._is_done(at, error))  # type: ignore[misc]
 
     def _first_is_done(self, error: HeadraceError | None) -> None:
         self._is_done(0, error)
@@ -229,5 +246,15 @@ class _AnswerWhenDurable:
             results[at] = PartitionResult(results[at].partition, error.kafka_code, -1, -1, -1, error.message)
         self._left -= 1
         if self._left == 0:
-            response = encode_response(self._version, self._correlation_id, self._results)
-            self._connection.complete(self._slot, response)
+            self._finish()
+
+    def _finish(self) -> None:
+        if self._brake is None:
+            self._answer()
+        else:
+            self._brake.when_off(self._answer)
+
+    def _answer(self) -> None:
+        throttle_ms = 0 if self._brake is None else self._brake.throttle_ms
+        response = encode_response(self._version, self._correlation_id, self._results, throttle_ms)
+        self._connection.complete(self._slot, response)

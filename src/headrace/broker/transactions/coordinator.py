@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from headrace.broker import error_codes
-from headrace.broker.groups.coordinator import GroupCoordinator, Timer, Timers
+from headrace.broker.groups.alarms import Timer, Timers
+from headrace.broker.groups.coordinator import GroupCoordinator
 from headrace.broker.groups.journal import OFFSETS_TOPIC
 from headrace.broker.markers import MAX_EPOCH, marker
 from headrace.broker.refused import Refused
@@ -44,6 +46,7 @@ _RETRY_SECONDS: Final = 1.0
 _RETRY_MAX_SECONDS: Final = 60.0
 _STALL_SECONDS: Final = 1.0
 _TICK_SECONDS: Final = 0.001
+_SETTLE_SECONDS: Final = 0.01
 _MAX_ID: Final = 0x7FFF
 
 Done = Callable[[HeadraceError | None], None]
@@ -83,7 +86,11 @@ class TransactionCoordinator:
         self._endings: dict[str, _Ending] = {}
         self._waker: tuple[float, Timer] | None = None
         self._expiry: Timer | None = None
+        self._settling: Timer | None = None
         self._closed = False
+        self.ended: Counter[str] = Counter()
+        """How many transactions have ended, by outcome."""
+        self.timed_out = 0
 
     # --- life ---
 
@@ -110,7 +117,7 @@ class TransactionCoordinator:
     def close(self) -> None:
         """Stop the clocks."""
         self._closed = True
-        for timer in (self._expiry, self._waker[1] if self._waker else None):
+        for timer in (self._expiry, self._settling, self._waker[1] if self._waker else None):
             if timer is not None:
                 timer.cancel()
         for ending in list(self._endings.values()):
@@ -262,6 +269,7 @@ class TransactionCoordinator:
             log.info("transaction of %r was open for more than %d ms: aborted", transactional_id, current.timeout_ms)
             try:
                 self._begin_end(transactional_id, transitions.fence(current, self._clock.now_ms()), _log_failure)
+                self.timed_out += 1
             except HeadraceError as error:
                 _log_failure(error)
                 self._deadlines[transactional_id] = now + _RETRY_MAX_SECONDS
@@ -285,8 +293,8 @@ class TransactionCoordinator:
         if failure is not None:
             raise failure
 
-    def _write(self, transactional_id: str, value: Transaction, done: Done) -> None:
-        self.journal.write([TransactionChange(transactional_id, value)], done)
+    def _write(self, transactional_id: str, value: Transaction, done: Done, *, can_wait: bool = False) -> None:
+        self.journal.write([TransactionChange(transactional_id, value)], done, can_wait=can_wait)
         self._written[transactional_id] = self.journal.partition().end_offset
 
     async def _store_change(self, transactional_id: str, value: Transaction) -> None:
@@ -355,9 +363,21 @@ class TransactionCoordinator:
             done(error)
 
     def finish(self, transactional_id: str, prepared: Transaction) -> None:
-        """All markers are durable. Raises if that cannot be written."""
-        self._write(transactional_id, transitions.complete(prepared, self._clock.now_ms()), _log_failure)
+        """All markers are durable. Raises if that cannot be written.
+
+        Nothing is lost with the Complete record (the markers would be written once more), so it gets durable with the
+        next transaction's first record, or a little later by itself.
+        """
+        complete = transitions.complete(prepared, self._clock.now_ms())
+        self._write(transactional_id, complete, _log_failure, can_wait=True)
+        if self._settling is None:
+            self._settling = self.call_later(_SETTLE_SECONDS, self._settle)
         del self._endings[transactional_id]
+        self.ended["commit" if prepared.phase is Phase.PREPARE_COMMIT else "abort"] += 1
+
+    def _settle(self) -> None:
+        self._settling = None
+        self._commit.request(self.journal.partition())
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer | None:
         """Call back, unless the node is going down."""
