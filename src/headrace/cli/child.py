@@ -85,6 +85,8 @@ def _started(data: Path, told: Callable[[str], None]) -> Iterator[str]:
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
+        if child.stdout is not None:
+            child.stdout.close()
 
 
 def _first_line(child: subprocess.Popen[str]) -> str:

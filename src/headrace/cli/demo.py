@@ -38,7 +38,7 @@ SPEED = 60.0
 """A minute in the shop is a second here."""
 CLOSING_S = 2400.0
 """How far the closing events are ahead of the last ones: every visit is over by then."""
-PATIENCE_S = 180.0
+PATIENCE_S = 300.0
 LINE_EVERY_S = 5.0
 _PR_SET_PDEATHSIG = 1
 
@@ -198,12 +198,13 @@ def _watch(node: _Node, events: _Events, run: subprocess.Popen[bytes], seconds: 
         while events.is_alive():
             _ensure_runs(run)
             gone = time.monotonic() - began
-            if live is not None:
-                live.update(_screen(client, node, events, gone, seconds), refresh=True)
-            elif time.monotonic() - line_at >= LINE_EVERY_S:
-                line_at = time.monotonic()
-                views = ", ".join(f"{view['name']} {view['rows']} rows" for view in client.views())
-                print_line(f"{gone:4.0f} s: {events.sent:,} records; {views or 'no views yet'}")
+            with contextlib.suppress(HeadraceError):
+                if live is not None:
+                    live.update(_screen(client, node.web, events.sent, gone, seconds), refresh=True)
+                elif time.monotonic() - line_at >= LINE_EVERY_S:
+                    line_at = time.monotonic()
+                    views = ", ".join(f"{view['name']} {view['rows']} rows" for view in client.views())
+                    print_line(f"{gone:4.0f} s: {events.sent:,} records; {views or 'no views yet'}")
             events.join(0.5)
 
 
@@ -212,7 +213,8 @@ def _ensure_runs(run: subprocess.Popen[bytes]) -> None:
         raise CommandFailed(f"the app ended with {run.returncode}.", hint="--keep DIR, then see DIR/run.log")
 
 
-def _screen(client: Client, node: _Node, events: _Events, gone: float, seconds: float) -> RenderableType:
+def _screen(client: Client, web: str, sent: int, gone: float, seconds: float) -> RenderableType:
+    """The live table: one per view, under a line of numbers."""
     from rich.columns import Columns
     from rich.console import Group
     from rich.text import Text
@@ -220,7 +222,7 @@ def _screen(client: Client, node: _Node, events: _Events, gone: float, seconds: 
     late, dead = 0, 0
     for query in client.queries():
         late, dead = late + (query.get("late") or 0), max(dead, query.get("dead") or 0)
-    head = f"{gone:3.0f} of {seconds:.0f} s   {events.sent:,} records   {late} late   {dead} broken   {node.web}"
+    head = f"{gone:3.0f} of {seconds:.0f} s   {sent:,} records   {late} late   {dead} broken   {web}"
     tables = [
         _table(client, "revenue", "-minute", {"minute": "minute", "revenue": "revenue", "orders": "orders"}),
         _table(client, "products", "-sold", {"product": "top product", "sold": "sold", "revenue": "revenue"}),

@@ -7,9 +7,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,10 @@ from headrace.cli.failures import CommandFailed
 from headrace.cli.options import ClientSettings
 from headrace.cli.pairs import name_values
 from headrace.cli.start import DEFAULT_DATA
+
+if TYPE_CHECKING:
+    from headrace.pipelines.app import App
+    from headrace.pipelines.settings import RunSettings
 
 __all__ = ["app"]
 
@@ -69,13 +73,12 @@ def run(
 
     What Spark itself prints is in DIR/spark/spark.log.
     """
-    from headrace.pipelines.load import load_app
     from headrace.pipelines.settings import RunSettings, Until
 
     if once and until_idle:
         raise CommandFailed("--once and --until-idle exclude each other.")
     interval_ms = _milliseconds(interval)
-    loaded = load_app(file)
+    loaded = _loaded(file, data, master)
     settings = name_values(client, "-X")
     with node_for(server, data, settings, _tell) as node:
         chosen = RunSettings(
@@ -93,13 +96,22 @@ def run(
     _leave(code)
 
 
-def _run(loaded: object, settings: object) -> int:
-    from headrace.pipelines.app import App
-    from headrace.pipelines.runner import Runner
-    from headrace.pipelines.settings import RunSettings
+def _loaded(file: str, data: Path, master: str) -> App:
+    """The app of the file. Its mistakes are found without Spark, unless the file itself needs it, as a udf does."""
+    from headrace.pipelines.load import NeedsSpark, load_app
+    from headrace.pipelines.spark import start_spark
 
-    if not isinstance(loaded, App) or not isinstance(settings, RunSettings):
-        raise TypeError("an app and its settings")
+    try:
+        return load_app(file)
+    except NeedsSpark:
+        _tell(f"{file} uses Spark as it is loaded: starting Spark")
+        start_spark(Path(file).stem, data / "spark", master)
+        return load_app(file)
+
+
+def _run(loaded: App, settings: RunSettings) -> int:
+    from headrace.pipelines.runner import Runner
+
     runner = Runner(loaded, settings, _tell)
     with _stop_signals(runner.stop_asked.set):
         _tell(f"app {loaded.name}: starting Spark")
@@ -121,7 +133,7 @@ def _milliseconds(text: str) -> int:
 
 
 @contextlib.contextmanager
-def _stop_signals(stop: object) -> Iterator[None]:
+def _stop_signals(stop: Callable[[], None]) -> Iterator[None]:
     """SIGINT, SIGTERM and SIGHUP ask to stop; a second one ends the process at once."""
     asked = 0
 
@@ -130,8 +142,7 @@ def _stop_signals(stop: object) -> Iterator[None]:
         asked += 1
         if asked > 1:
             os._exit(128 + number)
-        if callable(stop):
-            stop()
+        stop()
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:

@@ -12,7 +12,11 @@ from types import ModuleType
 from headrace.errors import HeadraceError, InvalidDeclaration
 from headrace.pipelines.app import App
 
-__all__ = ["load_app"]
+__all__ = ["NeedsSpark", "load_app"]
+
+
+class NeedsSpark(HeadraceError):
+    """The file makes something that only a running Spark can make, say a ``udf``: start Spark and load it again."""
 
 
 def load_app(target: str) -> App:
@@ -49,6 +53,8 @@ def _module(path: Path) -> ModuleType:
     except HeadraceError:
         raise
     except Exception as error:
+        if "SESSION_OR_CONTEXT_NOT_EXISTS" in str(error):
+            raise NeedsSpark(f"{path.name} needs Spark to be loaded.", detail=_line(error, path)) from error
         raise InvalidDeclaration(
             f"{path.name} cannot be run: {type(error).__name__}: {error}",
             detail=_line(error, path),

@@ -29,7 +29,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 WATCH_EVERY_S, TELL_EVERY_S = 0.1, 1.0
 
 _AWAY = re.compile(
-    r"ServerAway|Connection refused|TRANSPORT|ALL_BROKERS_DOWN|TIMED_OUT|FENCED_LEADER_EPOCH|UNKNOWN_LEADER_EPOCH"
+    r"ServerAway|Connection refused|TRANSPORT|ALL_BROKERS_DOWN|TIMED_OUT|LEADER_EPOCH|No leaders found|NOT_AVAILABLE"
 )
 _COMES_BACK = {
     "No space left on device": "room on the disk",
