@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceError
@@ -53,7 +54,7 @@ class QueryJob:
 
     def start(self) -> StreamingQuery:
         """Start it where it was. Fences a run before this one."""
-        self._failure = None
+        self._failure, self.sink = None, self.sink.again()
         mark = self.sink.claim()
         if self.start_over:
             self.sink.adopt(-1, "")
@@ -66,7 +67,7 @@ class QueryJob:
             frame = built(self._spark, self.plan.query, self.inputs, self._stream).frame
             writer = frame.writeStream.queryName(self.generation.id).outputMode(self.plan.output_mode)
             return (
-                writer.foreachBatch(self._write)
+                writer.foreachBatch(partial(self._write, self.sink))
                 .option("checkpointLocation", str(self.checkpoint.path))
                 .trigger(processingTime=f"{self._settings.interval_ms} milliseconds")
                 .start()
@@ -96,11 +97,13 @@ class QueryJob:
             return all(not any(partitions.values()) for partitions in ends.values())
         return _reached(entry, ends)
 
-    def _write(self, frame: DataFrame, batch: int) -> None:
+    def _write(self, sink: Sink, frame: DataFrame, batch: int) -> None:
+        """Each start has its own sink, so a batch of a query that would not stop goes nowhere."""
         try:
-            self.sink.write(frame, batch)
+            sink.write(frame, batch)
         except BaseException as error:
-            self._failure = error
+            if sink is self.sink:
+                self._failure = error
             raise
 
     def _stream(self, one: Input) -> DataFrame:
