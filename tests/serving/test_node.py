@@ -207,11 +207,10 @@ def test_a_node_whose_web_port_is_taken_chooses_another_and_says_so(tmp_path: Pa
             preexec_fn=die_with_parent,
         ) as node:
             assert node.stdout is not None
-            node.stdout.readline()
             line = node.stdout.readline()
             node.terminate()
             _, told = node.communicate(timeout=60)
-    assert line.startswith("Views and status: http://127.0.0.1:")
+    assert ". Views and status: http://127.0.0.1:" in line
     assert ":8080\n" not in line
     assert "port 8080 is in use" in told
 

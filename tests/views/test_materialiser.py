@@ -256,6 +256,30 @@ def test_a_broker_that_is_away_changes_nothing(bench: Bench) -> None:
     assert bench.rows() == {"EU": 2.0}
 
 
+def test_what_nobody_expected_stops_one_view_and_not_the_others(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.declare()
+    bench.declare("other")
+    read = bench.feed.read
+
+    def fails(topic: str, *where: Any, **how: Any) -> Any:
+        if topic == "shop.sales":
+            raise ValueError("damaged")
+        return read(topic, *where, **how)
+
+    bench.put("EU", 1.0)
+    bench.put("EU", 2.0, topic="shop.other")
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.feed, "read", fails)
+        bench.settle()
+        assert bench.rows("other") == {"EU": 2.0}
+        assert bench.state().trouble == "unexpected ValueError: damaged"
+    bench.settle()
+    assert bench.rows() == {"EU": 1.0}
+    assert "cannot be kept up to date" in caplog.text
+
+
 def test_the_state_of_queries_is_known(bench: Bench) -> None:
     bench.feed.append(CATALOG_TOPIC, b"query/shop/sales", {"state": "failed", "last_error": "boom"})
     bench.settle()

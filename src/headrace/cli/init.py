@@ -59,7 +59,7 @@ def init(
     print_line("Next:")
     print_line(f"  cd {name}")
     print_line("  pytest                           the test that came with it")
-    print_line(f"  headrace run {name}.py           in one terminal; it starts a node and says its web address")
+    print_line(f"  headrace run {name}.py           in one terminal; it starts a node if none is up, and says where")
     print_line(f"  echo '{order}' | headrace produce orders")
     print_line("  headrace view get revenue        in another")
 

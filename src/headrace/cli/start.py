@@ -57,9 +57,8 @@ def start_node(
             "metrics": at.metrics,
         }
         told = f"data in {data}" + (f", metrics at http://{at.metrics}/metrics" if at.metrics else "")
-        print(json.dumps(facts) if as_json else f"Headrace listens on {address} ({told})", flush=True)
-        if at.web and not as_json:
-            print(f"Views and status: {at.web}", flush=True)
+        views = f". Views and status: {at.web}" if at.web else ""
+        print(json.dumps(facts) if as_json else f"Headrace listens on {address} ({told}){views}", flush=True)
         if host in _ALL_ADDRESSES and advertise is None:
             hint = "Clients are told 127.0.0.1; if they are on other machines, add --advertise HOST:PORT"
             print(hint, file=sys.stderr, flush=True)

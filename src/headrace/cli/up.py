@@ -70,7 +70,7 @@ def up(
     headrace up --listen 127.0.0.1:0 --set num.partitions=4 --set auto.create.topics.enable=false
     headrace up --http 127.0.0.1:8081        (or --http none)
 
-    Once clients can connect it says so: Headrace listens on 127.0.0.1:9092 (data in headrace-data).
+    Once clients can connect it prints one line: where it listens, its data folder, and the web address of views.
     There is no password and no encryption yet: do not listen where strangers are.
     """
     start_node(data, listen, advertise, settings or [], http=http, metrics=metrics, as_json=output is OutputFormat.json)

@@ -38,13 +38,15 @@ _logger = logging.getLogger(__name__)
 
 
 class Hub:
-    """The views of a node. ``open_feed`` opens the log; it is called in threads, and again until it works."""
+    """The views of a node. ``open_feed`` opens the log; it is called in threads, and again until it works. ``failed``
+    is called if the materialiser ends by itself, which it never should."""
 
-    def __init__(self, folder: Path, open_feed: Callable[[], Feed]) -> None:
+    def __init__(self, folder: Path, open_feed: Callable[[], Feed], failed: Callable[[], None] = lambda: None) -> None:
         self.reader = SqliteReader(folder, lambda: sorted({app for app, _ in self.states}))
         self.stopping = False
         self._folder = folder
         self._open_feed = open_feed
+        self._failed = failed
         self._materialiser: Materialiser | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="materialiser", daemon=True)
@@ -170,7 +172,7 @@ class Hub:
             self._materialiser.run(self._stop)
         except Exception:
             _logger.exception("the materialiser failed")
-            raise
+            self._failed()
         finally:
             self._materialiser.close()
             feed.close()

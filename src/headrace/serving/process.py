@@ -41,7 +41,7 @@ def main() -> None:
         return
     told = json.loads(line)
     data = Path(told["data"])
-    hub = Hub(data / "views", lambda: open_feed(told["bootstrap"], data))
+    hub = Hub(data / "views", lambda: open_feed(told["bootstrap"], data), lambda: os._exit(1))
     config = uvicorn.Config(
         build_api(hub, told["host"]),
         log_config=None,

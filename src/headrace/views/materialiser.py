@@ -259,9 +259,15 @@ class _View:
         try:
             return self._stepped(spec)
         except HeadraceError as error:
-            self._retry_at = now + RETRY_AFTER_S
             self._say(f"waiting for its changelog: {error.message}")
-            return False
+        except (sqlite3.Error, OSError):
+            raise
+        except Exception as error:
+            if self._trouble is None:
+                _logger.exception("view %s cannot be kept up to date", self.name)
+            self._say(f"unexpected {type(error).__name__}: {error}")
+        self._retry_at = now + RETRY_AFTER_S
+        return False
 
     def drop(self) -> None:
         """The view is gone from the catalog."""

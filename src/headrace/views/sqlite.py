@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["SUFFIX", "SqliteStore", "key_expression", "quoted"]
 
 FORMAT = 1
+CACHE_KIB = 32 << 10
 SUFFIX = ".sqlite"
 
 _logger = logging.getLogger(__name__)
@@ -226,6 +227,7 @@ def _opened(path: Path) -> sqlite3.Connection:
     try:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = NORMAL")
+        db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         [found] = db.execute("PRAGMA user_version").fetchone()
         empty = not db.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
         if found != FORMAT and not empty:
