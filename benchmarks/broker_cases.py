@@ -46,6 +46,12 @@ class Bench:
         figures = work()
         return {**figures, "CPU s/GB": (meter.cpu_seconds(self.server.pid) - before) / (volume / 1e9)}
 
+    def metered_each(self, work: Callable[[], Figures], count: int) -> Figures:
+        """The work's figures with the server's processor time for each of so many things; warming up included."""
+        before = meter.cpu_seconds(self.server.pid)
+        figures = work()
+        return {**figures, "CPU ms each": (meter.cpu_seconds(self.server.pid) - before) * 1000 / count}
+
 
 def _produce(bench: Bench, size: int, full: int, acks: str, name: str, **configs: str) -> Figures:
     topic, records = bench.topic(name, **configs), bench.records(full)
@@ -257,13 +263,18 @@ MEMBERS = 50
 QUICK_HEARTBEATS = {
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "100",
+    "group.consumer.assignment.interval.ms": "0",
 }
-"""Members of the newer protocol are told by the broker how often to ask; the classic ones decide that themselves."""
+"""Members of the newer protocol are told by the broker how often to ask, and new assignments are made at once; the
+classic ones decide that themselves."""
 
 
 def rebalance_raw_members(bench: Bench) -> Figures:
     """50 members join and are told their part; nothing but the coordinator is timed."""
-    return coordination.raw_rebalances(bench.server.bootstrap, MEMBERS, max(10, int(100 * bench.scale)))
+    rounds = max(10, int(100 * bench.scale))
+    return bench.metered_each(
+        lambda: coordination.raw_rebalances(bench.server.bootstrap, MEMBERS, rounds), rounds + coordination.WARM_UP
+    )
 
 
 def _members(bench: Bench, name: str, **settings: object) -> Figures:
@@ -281,14 +292,15 @@ def rebalance_consumer_members(bench: Bench) -> Figures:
 
 
 def python_transactions(bench: Bench) -> Figures:
-    topic = bench.topic("pytxn")
-    return coordination.python_transactions(
-        bench.server.bootstrap, topic, max(20, int(500 * bench.scale)), partitions=PARTITIONS
+    topic, count = bench.topic("pytxn"), max(20, int(500 * bench.scale))
+    return bench.metered_each(
+        lambda: coordination.python_transactions(bench.server.bootstrap, topic, count, partitions=PARTITIONS), count
     )
 
 
 def java_transactions(bench: Bench) -> Figures:
-    return coordination.java_transactions(bench.server.bootstrap, bench.topic("jtxn"), max(60, int(900 * bench.scale)))
+    topic, count = bench.topic("jtxn"), max(60, int(900 * bench.scale))
+    return bench.metered_each(lambda: coordination.java_transactions(bench.server.bootstrap, topic, count), count)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from benchmarks.load import JVM, LoadFailed, run
 
 HERE = Path(__file__).resolve().parent
 PATIENCE = 120.0
+WARM_UP = 3
 
 
 class RawGroup:
@@ -98,7 +99,7 @@ def raw_rebalances(bootstrap: str, members: int, rounds: int) -> dict[str, float
     """Rebalances of a whole group, one after the other."""
     group = RawGroup(bootstrap, f"raw-{time.monotonic_ns()}", members)
     try:
-        for _ in range(3):
+        for _ in range(WARM_UP):
             group.rebalance()
         times = [_timed(group.rebalance) for _ in range(rounds)]
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 TICK = os.sysconf("SC_CLK_TCK")
@@ -13,7 +14,8 @@ def family(pid: int) -> list[int]:
     found = [pid]
     for parent in found:
         for task in Path(f"/proc/{parent}/task").glob("*/children"):
-            found += map(int, task.read_text().split())
+            with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+                found += map(int, task.read_text().split())
     return found
 
 
@@ -28,8 +30,9 @@ def peak_mb(pid: int) -> float:
 def cpu_seconds(pid: int) -> float:
     total = 0
     for one in family(pid):
-        fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
-        total += int(fields[11]) + int(fields[12])
+        with suppress(FileNotFoundError, ProcessLookupError):
+            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+            total += int(fields[11]) + int(fields[12])
     return total / TICK
 
 

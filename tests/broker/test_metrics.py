@@ -21,7 +21,7 @@ from headrace.testing.broker import EmbeddedBroker
 from headrace.testing.clock import ManualClock
 from tests.broker.raw_client import RawClient
 from tests.broker.test_overflow import PRODUCE, commit, create, produce
-from tests.shares.member import ACCEPT, Bench
+from tests.shares.member import ACCEPT, REJECT, Bench, until
 
 FETCH, JOIN, SYNC, INIT_PRODUCER_ID, CONSUMER_HEARTBEAT = 1, 11, 14, 22, 68
 START_MS = 1_000_000
@@ -126,6 +126,17 @@ def test_share_groups_lag_by_what_they_have_not_settled(broker: EmbeddedBroker) 
     assert found["kafka_consumergroup_lag", bench.group, bench.topic, "0"] == 6
     assert found["headrace_topic_bytes_out_total", bench.topic] > 0
     assert found["headrace_consumergroup_lag_seconds", bench.group, bench.topic, "0"] > 0
+
+
+def test_dead_letters_are_counted(broker: EmbeddedBroker) -> None:
+    bench = Bench(broker, headrace_dead_letter_topic="dead")
+    bench.fill(b"a", b"b", b"c")
+    member = bench.member()
+    member.opened()
+    assert member.settle((0, 1, REJECT)) == 0
+    until(lambda: scrape(broker).get(("headrace_dead_letters_total", bench.group)) == 2)
+    until(lambda: ("headrace_dead_letters_waiting", bench.group) not in scrape(broker))
+    bench.close()
 
 
 def join(client: RawClient, member_id: str = "") -> Any:

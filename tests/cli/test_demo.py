@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from io import StringIO
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from headrace.cli import demo
 from headrace.cli.demo_check import compare, expected, read_log
 from headrace.cli.demo_events import ShopEvents, closing_event
+from headrace.errors import UnknownView
 from tests.cli.command import Cli
 from tests.views.memory_feed import MemoryFeed
 
@@ -24,6 +28,35 @@ def test_the_demo_ends_with_views_that_are_what_the_log_says() -> None:
     assert ran.lines[-1] == "Every view is what the log says."
     assert sum("equal to the recomputation" in line for line in ran.lines) == 3
     assert "http://127.0.0.1:" in ran.lines[0]
+
+
+class Answers:
+    """What a node would say."""
+
+    def __init__(self, rows: list[dict[str, Any]] | None) -> None:
+        self._rows = rows
+
+    def queries(self) -> list[dict[str, Any]]:
+        return [{"late": 3, "dead": 5}, {"late": None, "dead": 4}]
+
+    def view(self, name: str) -> Answers:
+        return self
+
+    def rows(self, *, order: str, limit: int) -> list[dict[str, Any]]:
+        if self._rows is None:
+            raise UnknownView("not yet")
+        return self._rows
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_live_table_shows_what_is_there(there: bool) -> None:
+    row = {"minute": "2026-01-01T12:34:00.000000Z", "revenue": 1234.5, "orders": 7, "product": "tea", "sold": 9}
+    row |= {"customer_id": 42, "steps": 3, "spent": None}
+    console = Console(width=140, record=True, file=StringIO())
+    console.print(demo._screen(Answers([row] if there else None), "http://127.0.0.1:1", 12345, 3.0, 60.0))  # type: ignore[arg-type]
+    shown = console.export_text()
+    assert "12,345 records   3 late   5 broken   http://127.0.0.1:1" in shown
+    assert ("12:34" in shown, "1,234.50" in shown, "42" in shown) == (there, there, there)
 
 
 def some_events(seed: int) -> Iterator[tuple[bytes, bytes]]:

@@ -49,6 +49,10 @@ FUNCTIONS: dict[str, Callable[[bytearray], object]] = {
         data, LATEST, now_ms=3, delete_retention_ms=2**62, keep_empty=[29], aborted=[(1, 0, 5)], max_bytes=MAX
     ),
     "drop_keys": lambda data: kernel.drop_keys(data, [b"key1"], max_bytes=MAX),
+    "key_hashes": lambda data: kernel.key_hashes(data, 2, 40, max_bytes=MAX),
+    "copy_records": lambda data: kernel.copy_records(
+        data, [(1, 3, [(b"a", b"b")]), (9, 99, [])], now_ms=1, offset_header=b"o", timestamp_header=b"t", max_bytes=MAX
+    ),
     "set_append_time": lambda data: kernel.set_append_time(bytearray(data), -1),
 }
 

@@ -78,6 +78,8 @@ class Metrics:
         for family in self._offsets(positions):
             yield family
         yield await self._ages(positions)
+        for family in self._dead_letters():
+            yield family
 
     # The node ----------------------------------------------------------------------------------------------------
 
@@ -194,6 +196,28 @@ class Metrics:
             shared = partitions.get((key.topic_id, key.partition))
             if shared is not None:
                 yield _Position(key.group, shared, state.start)
+
+    def _dead_letters(self) -> Iterator[Family]:
+        shares, labels = self._broker.shares, ("consumergroup",)
+        waiting: Counter[tuple[str]] = Counter()
+        for key, state in shares.journal.durable.partitions.items():
+            if state.dead is not None:
+                waiting[(key.group,)] += sum(run.last - run.first + 1 for run in state.dead.runs)
+        yield Family(
+            "headrace_dead_letters_waiting",
+            "gauge",
+            "Records given up that are not yet in the dead-letter topic of their group.",
+            labels,
+            list(waiting.items()),
+        )
+        copied = [((group,), count) for group, count in shares.dead_letters.copied.items()]
+        yield Family(
+            "headrace_dead_letters_total",
+            "counter",
+            "Records that were copied to the dead-letter topic of a group, since the start.",
+            labels,
+            copied,
+        )
 
     def _partitions(self) -> Iterator[PartitionLog]:
         return (partition for topic in self._broker.store.topics.values() for partition in topic.partitions)

@@ -38,7 +38,8 @@ SPEED = 60.0
 """A minute in the shop is a second here."""
 CLOSING_S = 2400.0
 """How far the closing events are ahead of the last ones: every visit is over by then."""
-PATIENCE_S = 180.0
+START_PATIENCE_S, PATIENCE_S = 120.0, 300.0
+VIEWS = 3
 LINE_EVERY_S = 5.0
 _PR_SET_PDEATHSIG = 1
 
@@ -84,6 +85,7 @@ def demo(
         print_line(f"The app is {source}: three views over one stream. Spark takes some seconds to start.")
         _create_topic(node.server)
         run = stack.enter_context(_run(source, node.server, folder))
+        _wait_for_queries(Client(node.web), run)
         events = _Events(node.server, chosen, seconds)
         stack.callback(events.stop)
         events.start()
@@ -187,6 +189,17 @@ class _Events(threading.Thread):
         self._told_to_stop.set()
 
 
+def _wait_for_queries(client: Client, run: subprocess.Popen[bytes]) -> None:
+    """Until the three queries run; not for ever: events may wait for them too."""
+    deadline = time.monotonic() + START_PATIENCE_S
+    while time.monotonic() < deadline:
+        _ensure_runs(run)
+        with contextlib.suppress(HeadraceError):
+            if sum(query.get("state") == "running" for query in client.queries()) == VIEWS:
+                return
+        time.sleep(0.25)
+
+
 def _watch(node: _Node, events: _Events, run: subprocess.Popen[bytes], seconds: float) -> None:
     """Show the views while events come in: a live table on a terminal, else a line now and then."""
     from rich.console import Console
@@ -198,12 +211,13 @@ def _watch(node: _Node, events: _Events, run: subprocess.Popen[bytes], seconds: 
         while events.is_alive():
             _ensure_runs(run)
             gone = time.monotonic() - began
-            if live is not None:
-                live.update(_screen(client, node, events, gone, seconds), refresh=True)
-            elif time.monotonic() - line_at >= LINE_EVERY_S:
-                line_at = time.monotonic()
-                views = ", ".join(f"{view['name']} {view['rows']} rows" for view in client.views())
-                print_line(f"{gone:4.0f} s: {events.sent:,} records; {views or 'no views yet'}")
+            with contextlib.suppress(HeadraceError):
+                if live is not None:
+                    live.update(_screen(client, node.web, events.sent, gone, seconds), refresh=True)
+                elif time.monotonic() - line_at >= LINE_EVERY_S:
+                    line_at = time.monotonic()
+                    views = ", ".join(f"{view['name']} {view['rows']} rows" for view in client.views())
+                    print_line(f"{gone:4.0f} s: {events.sent:,} records; {views or 'no views yet'}")
             events.join(0.5)
 
 
@@ -212,7 +226,8 @@ def _ensure_runs(run: subprocess.Popen[bytes]) -> None:
         raise CommandFailed(f"the app ended with {run.returncode}.", hint="--keep DIR, then see DIR/run.log")
 
 
-def _screen(client: Client, node: _Node, events: _Events, gone: float, seconds: float) -> RenderableType:
+def _screen(client: Client, web: str, sent: int, gone: float, seconds: float) -> RenderableType:
+    """The live table: one per view, under a line of numbers."""
     from rich.columns import Columns
     from rich.console import Group
     from rich.text import Text
@@ -220,7 +235,7 @@ def _screen(client: Client, node: _Node, events: _Events, gone: float, seconds: 
     late, dead = 0, 0
     for query in client.queries():
         late, dead = late + (query.get("late") or 0), max(dead, query.get("dead") or 0)
-    head = f"{gone:3.0f} of {seconds:.0f} s   {events.sent:,} records   {late} late   {dead} broken   {node.web}"
+    head = f"{gone:3.0f} of {seconds:.0f} s   {sent:,} records   {late} late   {dead} broken   {web}"
     tables = [
         _table(client, "revenue", "-minute", {"minute": "minute", "revenue": "revenue", "orders": "orders"}),
         _table(client, "products", "-sold", {"product": "top product", "sold": "sold", "revenue": "revenue"}),

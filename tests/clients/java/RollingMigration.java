@@ -5,18 +5,19 @@ import java.util.List;
 import java.util.Properties;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.RebalanceInProgressException;
-import org.apache.kafka.clients.consumer.CommitFailedException;
 
 /**
- * Two consumers of a group are replaced one by one: classic by consumer protocol, and back. Records are sent all the time
- * and none may be missed. Arguments: bootstrap servers, topic, partitions. Prints a line when a pair has settled, and at
- * the end how many of the records that were sent were seen.
+ * Two consumers of a group are replaced one by one: classic by consumer protocol (with a regular expression), and back.
+ * Records are sent all the time and none may be missed. Arguments: bootstrap servers, topic, partitions. Prints a line
+ * when a pair has settled, and at the end how many of the records that were sent were missed.
  */
 public class RollingMigration {
     static final Set<String> seen = ConcurrentHashMap.newKeySet();
@@ -38,7 +39,11 @@ public class RollingMigration {
         @Override
         public void run() {
             try (KafkaConsumer<String, String> consumer = new KafkaConsumer<>(settings(protocol))) {
-                consumer.subscribe(List.of(topic));
+                if (protocol.equals("classic")) {
+                    consumer.subscribe(List.of(topic));
+                } else {
+                    consumer.subscribe(new SubscriptionPattern("\\Q" + topic + "\\E"));
+                }
                 while (!stopping) {
                     for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(50))) {
                         seen.add(record.value());

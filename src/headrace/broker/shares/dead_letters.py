@@ -11,6 +11,7 @@ A copy has the original's key, value and headers, byte for byte, and then header
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -60,6 +61,8 @@ class DeadLetterOffice:
         self._timers = timers
         self._save = save
         self._partitions = partitions
+        self.copied: Counter[str] = Counter()
+        """Records by group, since the start."""
         self._writing: set[SharePartition] = set()
         self._pauses: dict[SharePartition, float] = {}
 
@@ -158,6 +161,7 @@ class DeadLetterOffice:
                 self._delivered(share, taken, None)
                 return
             info = target.append(batch, acks_all=True, origin=Origin.COORDINATOR)
+            self.copied[share.key.group] += info.last_offset - info.base_offset + 1
         except HeadraceError as error:
             self._writing.discard(share)
             self._try_later(share, error)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Mode", "SharePartition", "Taken", "Wish"]
 
-_LOOKS: Final = 16
+_LOOKS: Final = 256
 _LEAST_BYTES: Final = 64 << 10
 _HASH_BYTES: Final = 8
 _HASHES_BEHIND: Final = 4096
