@@ -263,9 +263,7 @@ def campaign(folder: Path, seed: int, kills: int, drivers: int, pause_s: float =
         driver.wait_until_running()
         for victim in plan:
             time.sleep(chance.uniform(0, 2 * pause_s))
-            while not _kill(victim, server, driver, chance):
-                time.sleep(0.05)
-            done[victim] += 1
+            done[_kill(victim, server, driver, chance)] += 1
         source.stop()
         _settle(server, driver)
         if driver.stop() != 0:
@@ -278,17 +276,21 @@ def campaign(folder: Path, seed: int, kills: int, drivers: int, pause_s: float =
         server.stop()
 
 
-def _kill(victim: str, server: Headrace, driver: Driver, chance: random.Random) -> bool:
-    if victim == "worker":
-        return driver.kill_worker(chance)
-    if victim == "materialiser":
-        return _kill_one(server.pid, b"headrace.serving.process", chance)
-    if victim == "broker":
-        server.kill9()
-        server.start()
-    else:
+def _kill(victim: str, server: Headrace, driver: Driver, chance: random.Random) -> str:
+    """Kill one of that kind, or the broker if there is none of it; returns what was killed."""
+    if victim == "driver":
         driver.kill9()
-    return True
+        return victim
+    deadline = time.monotonic() + 5.0
+    while victim != "broker" and time.monotonic() < deadline:
+        if victim == "worker" and driver.kill_worker(chance):
+            return victim
+        if victim == "materialiser" and _kill_one(server.pid, b"headrace.serving.process", chance):
+            return victim
+        time.sleep(0.05)
+    server.kill9()
+    server.start()
+    return "broker"
 
 
 def _stored(server: Headrace) -> list[str]:

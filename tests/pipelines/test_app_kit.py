@@ -90,7 +90,7 @@ def test_an_older_run_is_fenced_and_knows_it(shop: hr.App, tmp_path: Path) -> No
         with pytest.raises(HeadraceError, match="FENCED"):
             run.send("orders", order(2, 6))
         with pytest.raises(Superseded, match="taken over"):
-            job.sink.claim()
+            job.start()
         newer.close()
 
 

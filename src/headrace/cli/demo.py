@@ -38,7 +38,8 @@ SPEED = 60.0
 """A minute in the shop is a second here."""
 CLOSING_S = 2400.0
 """How far the closing events are ahead of the last ones: every visit is over by then."""
-PATIENCE_S = 300.0
+START_PATIENCE_S, PATIENCE_S = 120.0, 300.0
+VIEWS = 3
 LINE_EVERY_S = 5.0
 _PR_SET_PDEATHSIG = 1
 
@@ -84,6 +85,7 @@ def demo(
         print_line(f"The app is {source}: three views over one stream. Spark takes some seconds to start.")
         _create_topic(node.server)
         run = stack.enter_context(_run(source, node.server, folder))
+        _wait_for_queries(Client(node.web), run)
         events = _Events(node.server, chosen, seconds)
         stack.callback(events.stop)
         events.start()
@@ -185,6 +187,17 @@ class _Events(threading.Thread):
     def stop(self) -> None:
         """Stop early."""
         self._told_to_stop.set()
+
+
+def _wait_for_queries(client: Client, run: subprocess.Popen[bytes]) -> None:
+    """Until the three queries run; not for ever: events may wait for them too."""
+    deadline = time.monotonic() + START_PATIENCE_S
+    while time.monotonic() < deadline:
+        _ensure_runs(run)
+        with contextlib.suppress(HeadraceError):
+            if sum(query.get("state") == "running" for query in client.queries()) == VIEWS:
+                return
+        time.sleep(0.25)
 
 
 def _watch(node: _Node, events: _Events, run: subprocess.Popen[bytes], seconds: float) -> None:

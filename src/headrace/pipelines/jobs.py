@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceError
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["QueryJob", "ensure_checkpoint"]
+
+SOURCES_PATIENCE_S = 15.0
 
 
 class QueryJob:
@@ -53,7 +57,7 @@ class QueryJob:
 
     def start(self) -> StreamingQuery:
         """Start it where it was. Fences a run before this one."""
-        self._failure = None
+        self._failure, self.sink = None, self.sink.again()
         mark = self.sink.claim()
         if self.start_over:
             self.sink.adopt(-1, "")
@@ -65,12 +69,14 @@ class QueryJob:
             self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.generation.id)
             frame = built(self._spark, self.plan.query, self.inputs, self._stream).frame
             writer = frame.writeStream.queryName(self.generation.id).outputMode(self.plan.output_mode)
-            return (
-                writer.foreachBatch(self._write)
+            query = (
+                writer.foreachBatch(partial(self._write, self.sink))
                 .option("checkpointLocation", str(self.checkpoint.path))
                 .trigger(processingTime=f"{self._settings.interval_ms} milliseconds")
                 .start()
             )
+            _wait_for_sources(query)
+            return query
 
     def failure(self) -> BaseException | None:
         """What the sink raised."""
@@ -96,11 +102,13 @@ class QueryJob:
             return all(not any(partitions.values()) for partitions in ends.values())
         return _reached(entry, ends)
 
-    def _write(self, frame: DataFrame, batch: int) -> None:
+    def _write(self, sink: Sink, frame: DataFrame, batch: int) -> None:
+        """Each start has its own sink, so a batch of a query that would not stop goes nowhere."""
         try:
-            self.sink.write(frame, batch)
+            sink.write(frame, batch)
         except BaseException as error:
-            self._failure = error
+            if sink is self.sink:
+                self._failure = error
             raise
 
     def _stream(self, one: Input) -> DataFrame:
@@ -151,6 +159,13 @@ class QueryJob:
 
             self._columns[one.name] = needed_columns(self._spark, build, one.schema)
         return self._columns[one.name]
+
+
+def _wait_for_sources(query: StreamingQuery) -> None:
+    """Spark gives the Python process of a source 10 s to come up: one after the other, they do."""
+    deadline = time.monotonic() + SOURCES_PATIENCE_S
+    while query.isActive and query.status["message"] == "Initializing sources" and time.monotonic() < deadline:
+        time.sleep(0.02)
 
 
 def ensure_checkpoint(plan: Planned, checkpoint: Checkpoint) -> None:

@@ -131,6 +131,9 @@ class Runner:
 
     def run(self) -> int:
         """Run until it is enough; returns the exit code: 1 if a query failed."""
+        if self.stop_asked.is_set():
+            self.stop()
+            return 0
         self.register_views()
         commands = Commands(self.cluster, self.app.name)
         try:

@@ -15,6 +15,7 @@ the last is written; rows of one task are in the order of the task, tasks are in
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 import uuid
@@ -26,6 +27,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from headrace.errors import HeadraceError, ServerAway
 from headrace.feed.cluster import Cluster
+from headrace.feed.protocol import ProtocolFeed
 from headrace.pipelines.checkpoint import Checkpoint, watermark_ms
 from headrace.pipelines.marks import Mark, mark_key
 from headrace.pipelines.rows import to_json
@@ -81,7 +83,6 @@ class Sink:
     ) -> None:
         self.target = target
         self.dead_rows = 0
-        self.rows_out = 0
         self._cluster = cluster
         self._checkpoint = checkpoint
         self._crash = crash or (lambda point: None)
@@ -96,9 +97,15 @@ class Sink:
         """The last batch written."""
         return self._mark
 
+    def again(self) -> Sink:
+        """A sink of the same run, for the query's next start; this one writes no more."""
+        self.close()
+        other = Sink(self._cluster, self.target, self._checkpoint, crash=self._crash)
+        other._run, other._epoch, other.dead_rows = self._run, self._epoch, self.dead_rows
+        return other
+
     def claim(self) -> Mark | None:
         """Take over the query: fence whoever wrote before, and find the mark. Superseded if a later run has done so."""
-        self.close()
         if self._epoch is not None:
             self._read_mark()
         self._producer = self._transactional()
@@ -148,7 +155,6 @@ class Sink:
         self._crash("before-commit")
         self._commit(records, self._marked(batch, entry))
         self._crash("after-commit")
-        self.rows_out += rows.height
         self.dead_rows += len(dead)
         if self._open is not None:
             self._open = still_open
@@ -169,7 +175,7 @@ class Sink:
         producer = Producer(
             self._cluster.config(
                 transactional_id=f"{self.target.query}-0",
-                transaction_timeout_ms=60_000,
+                transaction_timeout_ms=30_000,
                 linger_ms=0,
                 partitioner="murmur2_random",
                 queue_buffering_max_messages=1_000_000,
@@ -215,10 +221,11 @@ def _produce(producer: Producer, topic: str, messages: list[dict[str, Any]]) -> 
     plain = [m for m in messages if "headers" not in m]
     for start in range(0, len(plain), _CHUNK):
         chunk = plain[start : start + _CHUNK]
-        while (queued := producer.produce_batch(topic, chunk)) < len(chunk):
-            chunk = [message for message in chunk if "_error" in message] if queued else chunk
-            for message in chunk:
-                message.pop("_error", None)
+        while producer.produce_batch(topic, chunk) < len(chunk):
+            chunk = [message for message in chunk if "_error" in message]
+            for error in (message.pop("_error") for message in chunk):
+                if error.code() != KafkaError._QUEUE_FULL:
+                    raise KafkaException(error)
             producer.poll(0.1)
 
 
@@ -313,7 +320,6 @@ def _open_windows(cluster: Cluster, target: Target) -> pl.DataFrame:
 def _records(
     cluster: Cluster, topic: str, partition: int, start: int, end: int
 ) -> Iterable[tuple[bytes, bytes | None]]:
-    from headrace.feed.protocol import ProtocolFeed
-
-    for batch in ProtocolFeed(cluster).read(topic, partition, start, end):
-        yield from zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True)
+    with contextlib.closing(ProtocolFeed(cluster)) as feed:
+        for batch in feed.read(topic, partition, start, end):
+            yield from zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True)

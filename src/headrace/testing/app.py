@@ -14,7 +14,9 @@ process.
 
 from __future__ import annotations
 
+import atexit
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -69,7 +71,9 @@ class _Crashed(Exception):
 def shared_spark() -> SparkSession:
     """The Spark session of this process, started when first used."""
     more = {"spark.sql.shuffle.partitions": "2", "spark.sql.streaming.pollingDelay": "10"}
-    return start_spark("headrace-tests", Path(mkdtemp(prefix="headrace-spark-")), "local[2]", more)
+    folder = Path(mkdtemp(prefix="headrace-spark-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return start_spark("headrace-tests", folder, "local[2]", more)
 
 
 class AppUnderTest:
