@@ -155,6 +155,8 @@ class RunningQuery:
             if not self.spark_query.isActive:
                 raise self._why(self.spark_query)
             self._look(self.spark_query)
+        self._published = 0.0
+        self._look(self.spark_query)
 
     def _why(self, query: StreamingQuery) -> BaseException:
         ours = self.job.failure()
