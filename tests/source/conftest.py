@@ -33,12 +33,14 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    from headrace.pipelines.spark import start_spark
+def spark() -> SparkSession:
+    """A session of its own on the Spark that all tests of this process share: its settings are nobody else's."""
+    from headrace.testing.app import shared_spark
 
-    session = start_spark("tests", tmp_path_factory.mktemp("spark"), "local[2]", _QUICK)
-    yield session
-    session.stop()
+    session = shared_spark().newSession()
+    for name, value in _QUICK.items():
+        session.conf.set(name, value)
+    return session
 
 
 @pytest.fixture

@@ -241,6 +241,9 @@ def test_columns_progress_and_the_records_own_columns(
     topic = make_topic(server, partitions=2)
     send(server, topic, [(0, row(1, NOW, note="é")), (1, b"broken"), (1, row(2, NOW))])
     query = f"query-{where}"
+    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": query})
+    places = [TopicPartition(topic, index) for index in range(2)]
+    consumer.committed(places, 60)  # a new Kafka needs its time to have a coordinator
     options = SourceOptions(server.bootstrap, topic, query, SCHEMA, data, columns=("note", "id"), raw=True)
     found = sorted(run(read_stream(spark, options), tmp_path))
     raw = ["key", "value", "headers", "topic", "partition", "offset", "timestamp"]
@@ -251,8 +254,7 @@ def test_columns_progress_and_the_records_own_columns(
     ]
     assert (bytes(found[0].key), bytes(found[0].value)) == (b"k0", row(1, NOW, note="é"))
     assert reasons(server, f"{topic}.dead") == {f"{topic}/1/0".encode(): "not-json"}
-    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": query})
-    committed = consumer.committed([TopicPartition(topic, index) for index in range(2)], 30)
+    committed = consumer.committed(places, 30)
     consumer.close()
     assert [one.offset for one in committed] == [1, 2]
     entry = json.loads((tmp_path / "offsets" / "0").read_text().splitlines()[-1])

@@ -28,6 +28,7 @@ class SegmentFile:
     def __init__(self, folder: Path, base_offset: int) -> None:
         self.path = folder / f"{segment_name(base_offset)}.log"
         self.base_offset = base_offset
+        self._fd = -1
         self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         self._inode = os.fstat(self._fd).st_ino
 
@@ -79,20 +80,23 @@ class PartitionFiles:
             except FileNotFoundError:
                 continue
             position = file.position_of(offset) if base < offset else 0
+            self.bases()  # a swap that began meanwhile may have changed the index already: wait until it is over
             if file.is_current():
                 return file, max(position, self._position) if known else position
 
     def after(self, file: SegmentFile, offset: int) -> tuple[SegmentFile, int] | None:
-        """Where to go on at an offset once a file was read to its end; None if that was the last."""
+        """Where to go on at an offset once a file was read to its end; None if that was the last.
+
+        The file may have been empty (compaction leaves such), so it is the file that says what comes next."""
         while True:
             bases = self.bases()
-            at = bisect.bisect_right(bases, offset) - 1
-            if at >= 0 and (bases[at] != file.base_offset or not file.is_current()):
-                return self.at(offset)
-            if at + 1 == len(bases):
+            if file.base_offset not in bases or not file.is_current():
+                return self.at(max(offset, file.base_offset))
+            following = bisect.bisect_right(bases, file.base_offset)
+            if following == len(bases):
                 return None
             try:
-                return SegmentFile(self.folder, bases[at + 1]), 0
+                return SegmentFile(self.folder, bases[following]), 0
             except FileNotFoundError:
                 continue
 
