@@ -232,7 +232,7 @@ def _read_beside_compaction(feed: Feed, topic: str, newest: dict[int, int]) -> N
         for batch in feed.read(topic, 0, at, stable, max_bytes=rng.choice([50_000, 1 << 20])):
             offsets += batch.column("offset").to_pylist()
         assert offsets == sorted(set(offsets))
-        assert {offset for offset in newest.values() if at <= offset < stable} <= set(offsets)
+        assert {offset for offset in tuple(newest.values()) if at <= offset < stable} <= set(offsets)
         gaps += len(offsets) != stable - at
     assert gaps, "nothing was compacted meanwhile"
     feed.close()
