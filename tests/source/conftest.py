@@ -1,4 +1,4 @@
-"""One Spark session, one node and one Apache Kafka for all tests of the source."""
+"""One Spark, one node and one Apache Kafka for all tests of the source."""
 
 from __future__ import annotations
 
@@ -32,15 +32,18 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
     server.stop()
 
 
-@pytest.fixture(scope="session")
-def spark() -> SparkSession:
-    """A session of its own on the Spark that all tests of this process share: its settings are nobody else's."""
+@pytest.fixture
+def spark() -> Iterator[SparkSession]:
+    """The Spark that all tests of this process share, with settings that last for one test."""
     from headrace.testing.app import shared_spark
 
-    session = shared_spark().newSession()
+    session = shared_spark()
+    before = {name: session.conf.get(name) for name in _QUICK}
     for name, value in _QUICK.items():
         session.conf.set(name, value)
-    return session
+    yield session
+    for name, value in before.items():
+        session.conf.set(name, value)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from pyspark.sql import functions as F
 
 from headrace.errors import OffsetOutOfRange
@@ -100,6 +100,18 @@ def run(frame: DataFrame, checkpoint: Path, each: Callable[[DataFrame, int], Non
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
     return found
+
+
+def wait_for_coordinator(consumer: Consumer, places: list[TopicPartition]) -> None:
+    """A new Kafka needs its time to have one."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            consumer.committed(places, 10)
+            return
+        except KafkaException:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
 
 
 @pytest.fixture
@@ -243,7 +255,7 @@ def test_columns_progress_and_the_records_own_columns(
     query = f"query-{where}"
     consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": query})
     places = [TopicPartition(topic, index) for index in range(2)]
-    consumer.committed(places, 60)  # a new Kafka needs its time to have a coordinator
+    wait_for_coordinator(consumer, places)
     options = SourceOptions(server.bootstrap, topic, query, SCHEMA, data, columns=("note", "id"), raw=True)
     found = sorted(run(read_stream(spark, options), tmp_path))
     raw = ["key", "value", "headers", "topic", "partition", "offset", "timestamp"]
