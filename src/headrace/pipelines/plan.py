@@ -5,12 +5,13 @@ mistakes before any query starts; then over the streams themselves.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceError
 from headrace.pipelines.app import App, Declaration
+from headrace.pipelines.building import Building, building
 from headrace.pipelines.declarations import EventTime, Kind, Query, Stream
 from headrace.pipelines.places import Place, wrong
 from headrace.pipelines.schema import Column, schema_text
@@ -19,7 +20,6 @@ from headrace.pipelines.source.options import SourceOptions
 from headrace.pipelines.source.shape import output_type
 from headrace.pipelines.sql import CHANGES
 from headrace.pipelines.table import Table
-from headrace.pipelines.windows import reading
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -101,13 +101,19 @@ def planned(spark: SparkSession, app: App) -> dict[str, Planned]:
     return found
 
 
-def built(spark: SparkSession, query: Query, inputs: Mapping[str, Input], read: Callable[[Input], DataFrame]) -> Result:
-    """The query's result, with windows as two columns each."""
+def built(
+    spark: SparkSession,
+    query: Query,
+    inputs: Mapping[str, Input],
+    read: Callable[[Input], DataFrame],
+    known: Building | None = None,
+) -> Result:
+    """The query's result, with windows as two columns each. ``known`` is what operators are to know of the run."""
     from pyspark.errors import AnalysisException, ParseException, PySparkException
 
     times = tuple(one.event_time.column for name in query.reads if (one := inputs[name]).event_time is not None)
     try:
-        with reading(times):
+        with building(replace(known or Building(query.id), event_times=times)):
             frame = _result(spark, query, [inputs[name] for name in query.reads], read)
         return _flattened(frame)
     except (AnalysisException, ParseException) as error:
