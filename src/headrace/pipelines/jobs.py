@@ -12,7 +12,7 @@ from headrace.errors import HeadraceError
 from headrace.feed.cluster import Cluster
 from headrace.pipelines.building import BUCKETS, Building
 from headrace.pipelines.checkpoint import Checkpoint, source_offsets
-from headrace.pipelines.declarations import Kind, Stream
+from headrace.pipelines.declarations import Kind, Stream, TableDeclaration
 from headrace.pipelines.generations import CheckpointLost, Generation
 from headrace.pipelines.plan import Input, Planned, built, empty
 from headrace.pipelines.settings import RunSettings
@@ -139,9 +139,11 @@ class QueryJob:
                 max_future_ms=times.max_future_ms if times else 3_600_000,
                 device_clock=stream.clock if stream else None,
                 start=start or (stream.start if stream else "earliest"),
-                max_records_per_trigger=self._settings.max_records,
+                max_records_per_trigger=None if one.versions else self._settings.max_records,
                 client=tuple(self._settings.client.items()),
                 kind="changes" if one.is_table else "events",
+                versions=one.versions,
+                valid_from=declared.valid_from if isinstance(declared, TableDeclaration) else None,
             ),
         )
 

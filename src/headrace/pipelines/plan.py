@@ -39,6 +39,8 @@ class Input:
     key: tuple[str, ...] = ()
     event_time: EventTime | None = None
     declared: Declaration | None = None
+    versions: bool = False
+    """Whether changes come with the time since when they hold, and an id."""
 
     @property
     def is_table(self) -> bool:
@@ -139,13 +141,26 @@ def _result(spark: SparkSession, query: Query, inputs: list[Input], read: Callab
         raise HeadraceError(f"{query} has neither a function nor SQL.")
     arguments = [_table(one, read) if one.is_table else read(one) for one in inputs]
     frame = query.function(*arguments)
+    if isinstance(frame, Table):
+        return _changes(query, frame)
     if not isinstance(frame, DataFrame):
-        raise wrong(f"{query} returns {type(frame).__name__}.", query.place, "return a Spark DataFrame")
+        raise wrong(f"{query} returns {type(frame).__name__}.", query.place, "return a Spark DataFrame or a table")
     return frame
 
 
+def _changes(query: Query, table: Table) -> DataFrame:
+    if query.kind is Kind.VIEW and set(query.key) != set(table.key):
+        raise wrong(
+            f"{query} has the key {', '.join(query.key)}, but the rows of its result are told apart by "
+            f"{', '.join(table.key)}.",
+            query.place,
+            f"say key={list(table.key)}",
+        )
+    return table.changes
+
+
 def _table(one: Input, read: Callable[[Input], DataFrame]) -> Table:
-    return Table(one.name, one.key, lambda: read(one))
+    return Table(one.name, one.key, lambda: read(one), lambda: read(replace(one, versions=True)))
 
 
 def empty(spark: SparkSession, one: Input) -> DataFrame:
@@ -153,7 +168,8 @@ def empty(spark: SparkSession, one: Input) -> DataFrame:
     from pyspark.sql.types import StructType
 
     raw = isinstance(one.declared, Stream) and one.declared.raw
-    options = SourceOptions("", one.topic, "", one.schema, raw=raw, kind="changes" if one.is_table else "events")
+    kind = "changes" if one.is_table else "events"
+    options = SourceOptions("", one.topic, "", one.schema, raw=raw, kind=kind, versions=one.versions)
     declared = StructType.fromDDL(one.schema)
     if not isinstance(declared, StructType):
         raise HeadraceError(f"{one.schema!r} is no schema.")
