@@ -20,7 +20,7 @@ fn pointer<T>(capsule: &Bound<'_, PyAny>, name: &'static CStr) -> PyResult<*mut 
 }
 
 /// An array of another library; its memory lives as long as the array does.
-fn array(object: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
+pub fn array(object: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     let (schema, data): (Bound<'_, PyAny>, Bound<'_, PyAny>) =
         object.call_method0("__arrow_c_array__")?.extract()?;
     let schema = pointer::<FFI_ArrowSchema>(&schema, c"arrow_schema")?;
