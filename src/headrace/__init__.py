@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pyspark.sql import functions as F
 
     from headrace.client import connect
+    from headrace.pipelines.aggregates import avg, count, count_distinct, first, last, max, min, sum
     from headrace.pipelines.alerts import Email, LogLine, Webhook
     from headrace.pipelines.app import App
     from headrace.pipelines.table import Table
@@ -27,9 +28,17 @@ __all__ = [
     "Table",
     "Webhook",
     "__version__",
+    "avg",
     "connect",
+    "count",
+    "count_distinct",
+    "first",
     "hopping",
+    "last",
+    "max",
+    "min",
     "session",
+    "sum",
     "tumbling",
 ]
 
@@ -40,9 +49,17 @@ _HOMES = {
     "LogLine": "headrace.pipelines.alerts",
     "Table": "headrace.pipelines.table",
     "Webhook": "headrace.pipelines.alerts",
+    "avg": "headrace.pipelines.aggregates",
     "connect": "headrace.client",
+    "count": "headrace.pipelines.aggregates",
+    "count_distinct": "headrace.pipelines.aggregates",
+    "first": "headrace.pipelines.aggregates",
     "hopping": "headrace.pipelines.windows",
+    "last": "headrace.pipelines.aggregates",
+    "max": "headrace.pipelines.aggregates",
+    "min": "headrace.pipelines.aggregates",
     "session": "headrace.pipelines.windows",
+    "sum": "headrace.pipelines.aggregates",
     "tumbling": "headrace.pipelines.windows",
 }
 
