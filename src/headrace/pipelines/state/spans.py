@@ -59,9 +59,7 @@ def in_order(keys: NDArray[np.int64], times: NDArray[np.int64]) -> InOrder:
     return InOrder(order, places[order], distinct)
 
 
-def members(
-    first: NDArray[np.int64], last: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def members(first: NDArray[np.int64], last: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Every place of every span: (which span, which place)."""
     count = last - first
     which = np.repeat(np.arange(len(count)), count)
