@@ -19,11 +19,10 @@ __all__ = ["InOrder", "codes", "in_order", "members", "microseconds"]
 
 
 def codes(*frames: pl.DataFrame) -> list[NDArray[np.int64]]:
-    """A number for every row of frames with the same columns: the same where all columns are the same, null too."""
-    names = frames[0].columns
-    together = pl.concat(frames).with_row_index("~row")
-    found = together.select(pl.col("~row").cast(pl.Int64).min().over(names)) if names else together.select(pl.lit(0))
-    numbers = found.to_series().to_numpy()
+    """A number for every row of frames (with the same columns), equal where all columns are equal, null too."""
+    together, names = pl.concat(frames), frames[0].columns
+    row = pl.int_range(pl.len(), dtype=pl.Int64).alias("~row")
+    numbers = together.with_columns(row).select(pl.col("~row").min().over(names)).to_series().to_numpy()
     return np.split(numbers, np.cumsum([len(frame) for frame in frames])[:-1])
 
 
