@@ -14,27 +14,53 @@ once: the order in which events came does not show.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
-from headrace.pipelines.aggregates import Aggregate
+from headrace.pipelines.aggregates import Aggregate, ensure_aggregates
+from headrace.pipelines.arguments import column_types, columns_named, ensure_stream, event_time, length_us, struct_of
+from headrace.pipelines.places import caller, wrong
 from headrace.pipelines.state.dead import timed
+from headrace.pipelines.state.frames import Keyed, keyed, polars_schema
 from headrace.pipelines.state.operator import ID, Changes, State, Step, TableType
 from headrace.pipelines.state.over_spans import distinct, exact_sums, extremes, totals
 from headrace.pipelines.state.spans import codes, in_order, microseconds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from pyspark.sql import DataFrame
 
     Ints = NDArray[np.int64]
 
-__all__ = ["Sliding"]
+__all__ = ["Sliding", "sliding"]
 
 _SLOT = "~slot"
+
+
+def sliding(stream: DataFrame, size: str, *, by: str | Iterable[str] = (), **aggregates: Aggregate) -> DataFrame:
+    """Give each event aggregates over the events of its key in the ``size`` before it, itself included.
+
+    ``hr.sliding(orders, "5 minutes", by="customer_id", total=hr.sum("amount"), n=hr.count())``: the stream's columns,
+    then ``total`` and ``n``. Events of the same time see each other; an event exactly ``size`` before counts. It comes
+    out when the watermark has passed it. Of ``first`` and ``last`` among events of the same time, the smallest and
+    the largest value counts.
+    """
+    place, what = caller(), "hr.sliding"
+    ensure_stream(what, stream, place, "use hr.aggregate for tables")
+    columns = column_types(stream)
+    keys = columns_named(f"by of {what}", by, columns, place)
+    types = ensure_aggregates(what, aggregates, columns, place)
+    for name in types:
+        if name in columns:
+            raise wrong(f"{what} has two columns {name!r}.", place, "give the aggregate another name")
+    length = length_us(what, size, place)
+    time = event_time(what, stream, place)
+    operator = Sliding(polars_schema(stream.schema), keys, time, length, dict(aggregates))
+    return keyed({"rows": Keyed(stream, keys)}, operator, struct_of({**columns, **types}), event_time=time)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,26 +16,124 @@ looked at together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
+from headrace.pipelines.arguments import (
+    column_types,
+    ensure_column,
+    ensure_stream,
+    event_time,
+    length_us,
+    on_columns,
+    struct_of,
+    with_equal_types,
+)
+from headrace.pipelines.places import Place, caller, wrong
+from headrace.pipelines.source.shape import DELETED, TIME, VERSION
 from headrace.pipelines.state.dead import timed
+from headrace.pipelines.state.frames import Keyed, has_watermark, keyed, polars_schema
 from headrace.pipelines.state.operator import ID, Changes, State, Step, TableType
 from headrace.pipelines.state.spans import codes, in_order, microseconds
+from headrace.pipelines.table import Table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from pyspark.sql import DataFrame
 
     from headrace.pipelines.state.table import StateTable
 
-__all__ = ["DELETED", "TIME", "VERSION", "Enrich"]
+__all__ = ["Enrich", "enrich"]
 
-DELETED, TIME, VERSION = "_deleted", "_time", "_version"
 _DUE, _NEVER = "~due", -(2**62)
+_MISSING = ("null", "drop", "wait")
+
+
+def enrich(
+    stream: DataFrame,
+    table: Table,
+    *,
+    on: str | Iterable[str] | Mapping[str, str],
+    as_of: str | None = None,
+    missing: str = "null",
+    wait_for: str = "1 day",
+    keep_history: str | None = None,
+) -> DataFrame:
+    """Give each event of a stream the row of a table with its key: the stream's columns, then the table's.
+
+    ``on`` names the stream's columns for the table's key: ``{"customer_id": "id"}``, or just the names if they are the
+    same. With ``as_of``, a timestamp column of the stream (mostly its event time), an event sees the version that was
+    valid then: the last one with a time not after it. It comes out when the watermark has passed it. Without
+    ``as_of``, it sees the latest version at once.
+
+    ``missing`` says what becomes of an event whose key has no row: ``null`` keeps it with nulls, ``drop`` drops it,
+    ``wait`` holds it until its key has a row (with ``as_of``: the first version after it), by the watermark up to
+    ``wait_for``; then it comes out with nulls. Events that waited are behind the watermark, so with ``wait`` the result
+    has no event time. ``keep_history`` bounds how far behind the watermark versions are kept where ``as_of`` is not
+    the event time; an event that asks for an older one finds it missing.
+
+    The table's columns come without its key; those with names that the stream has too are called ``TABLE_NAME``. The
+    last column, ``TABLE_version``, is the id of the version.
+    """
+    place, what = caller(), "hr.enrich"
+    ensure_stream(what, stream, place, "use hr.join for two tables")
+    if not isinstance(table, Table):
+        raise wrong(
+            f"{what} has no table.", place, "its second argument is a table; use hr.window_join for two streams"
+        )
+    if missing not in _MISSING:
+        raise wrong(f"{what} has missing={missing!r}.", place, f"say one of: {', '.join(_MISSING)}")
+    pairs = on_columns(what, on, place)
+    if set(pairs.values()) != set(table.key):
+        raise wrong(
+            f"{what} is on {', '.join(pairs.values())}, but the key of table {table.name!r} is {', '.join(table.key)}.",
+            place,
+            f"say on= with all of the key, like {{'column': {table.key[0]!r}}}",
+        )
+    time = event_time(what, stream, place) if as_of is not None or missing == "wait" or has_watermark(stream) else None
+    if as_of is not None:
+        _ensure_time(what, as_of, stream, place)
+    stream, versions = with_equal_types(what, stream, table.versions, pairs, place)
+    names = _names(what, stream, versions, table, place)
+    operator = Enrich(
+        polars_schema(stream.schema),
+        {name: kind for name, kind in polars_schema(versions.schema).items() if name not in (DELETED, TIME, VERSION)},
+        pairs,
+        names,
+        time,
+        as_of,
+        missing,
+        length_us(what, wait_for, place),
+        None if keep_history is None else length_us(what, keep_history, place),
+    )
+    inputs = {"stream": Keyed(stream, tuple(pairs)), "table": Keyed(versions, tuple(pairs.values()))}
+    kinds = column_types(versions)
+    output = struct_of({**column_types(stream), **{named: kinds[name] for name, named in names.items()}})
+    return keyed(inputs, operator, output, event_time=None if missing == "wait" else time)
+
+
+def _ensure_time(what: str, as_of: str, stream: DataFrame, place: Place) -> None:
+    types = column_types(stream)
+    ensure_column(f"as_of of {what}", as_of, types, place)
+    if types[as_of] != "timestamp":
+        raise wrong(f"as_of of {what}, {as_of!r}, is {types[as_of]}.", place, "name a timestamp column")
+
+
+def _names(what: str, stream: DataFrame, versions: DataFrame, table: Table, place: Place) -> dict[str, str]:
+    """What the table's columns are called in the result."""
+    taken, names = set(stream.columns), {}
+    for name in versions.columns:
+        if name not in (*table.key, DELETED, TIME, VERSION):
+            names[name] = f"{table.name}_{name}" if name in taken else name
+    names[VERSION] = f"{table.name}_version"
+    for name in (found := list(names.values())):
+        if name in taken or found.count(name) > 1:
+            raise wrong(f"{what} has two columns {name!r}.", place, "rename one of the stream's (withColumnRenamed)")
+    return names
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,25 +15,101 @@ both are after the watermark of the batch before, so that a further step may fol
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
+from headrace.pipelines.arguments import (
+    column_types,
+    ensure_stream,
+    event_time,
+    length_us,
+    on_columns,
+    struct_of,
+    with_equal_types,
+)
+from headrace.pipelines.places import Place, caller, wrong
 from headrace.pipelines.state.dead import timed
+from headrace.pipelines.state.frames import Keyed, keyed, polars_schema
 from headrace.pipelines.state.operator import ID, Changes, State, Step, TableType
 from headrace.pipelines.state.spans import codes, in_order, members, microseconds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from pyspark.sql import DataFrame
 
     from headrace.pipelines.state.table import StateTable
 
-__all__ = ["Side", "WindowJoin"]
+__all__ = ["Side", "WindowJoin", "window_join"]
 
 _SLOT, _MATCHED = "~slot", "~matched"
+_OUTER = {"inner": (), "left": ("left",), "right": ("right",), "full": ("left", "right")}
+
+
+def window_join(
+    left: DataFrame,
+    right: DataFrame,
+    *,
+    on: str | Iterable[str] | Mapping[str, str],
+    within: str | tuple[str, str],
+    how: str = "inner",
+    suffix: str = "_right",
+    time: str = "joined_at",
+) -> DataFrame:
+    """Join two streams where ``on`` is equal and their event times are ``within`` a length of time of each other.
+
+    ``within="5 minutes"`` is either way; ``within=("-1 minute", "5 minutes")`` is from a minute before the left row to
+    five minutes after it. ``on`` is a column of both, several, or a mapping from the left's to the right's. ``how`` is
+    ``inner``, ``left``, ``right`` or ``full``: rows without a partner come out, with nulls, once the watermark says
+    that none can come.
+
+    The result has the left's columns, then the right's (a column of ``on`` with one name on both sides is there once;
+    other names that the left has too get the ``suffix``), and ``time``, the result's event time: the later of the two,
+    or when it was certain that there is no partner.
+    """
+    place, what = caller(), "hr.window_join"
+    for frame in (left, right):
+        ensure_stream(what, frame, place, "use hr.enrich for a stream and a table, hr.join for two tables")
+    if how not in _OUTER:
+        raise wrong(f"{what} has how={how!r}.", place, f"say one of: {', '.join(_OUTER)}")
+    pairs = on_columns(what, on, place)
+    left, right = with_equal_types(what, left, right, pairs, place)
+    low, high = _interval(what, within, place)
+    shared = {name for name, other in pairs.items() if name == other}
+    names = {n: f"{n}{suffix}" if n in left.columns and n not in shared else n for n in right.columns}
+    times = event_time(what, left, place), event_time(what, right, place)
+    same, outer = {name: name for name in left.columns}, _OUTER[how]
+    operator = WindowJoin(
+        Side(polars_schema(left.schema), tuple(pairs), times[0], low, high, same, "left" in outer),
+        Side(polars_schema(right.schema), tuple(pairs.values()), times[1], -high, -low, names, "right" in outer),
+        time,
+    )
+    output = column_types(left)
+    more = {names[name]: kind for name, kind in column_types(right).items() if name not in shared}
+    for name in [*more, time]:
+        if name in output:
+            raise wrong(f"{what} has two columns {name!r}.", place, "say another suffix= or time=")
+        output[name] = more.get(name, "timestamp")
+    inputs = {"left": Keyed(left, tuple(pairs)), "right": Keyed(right, tuple(pairs.values()))}
+    return keyed(inputs, operator, struct_of(output), event_time=time)
+
+
+def _interval(what: str, within: str | tuple[str, str], place: Place) -> tuple[int, int]:
+    if isinstance(within, str):
+        length = length_us(what, within, place)
+        low, high = -length, length
+    else:
+        low, high = (length_us(what, end, place) for end in within)
+    if low > high:
+        raise wrong(
+            f"{what} is within {within}, which nothing is.",
+            place,
+            'say the earlier end first: ("-1 minute", "5 minutes")',
+        )
+    return low, high
 
 
 @dataclass(frozen=True, slots=True)
