@@ -24,9 +24,8 @@ class _Run:
     def __init__(self, rows: pl.DataFrame, by: tuple[str, ...]) -> None:
         self.rows = rows
         self.ids = rows[ID].to_numpy()
-        hashes = rows.select(by).hash_rows(_SEED).to_numpy() if by else np.zeros(len(rows), np.uint64)
-        self.order = np.argsort(hashes, kind="stable")
-        self.hashes = hashes[self.order]
+        self._indexes: dict[tuple[str, ...], tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = {}
+        self.index(by)
         self.alive: np.ndarray[Any, np.dtype[np.bool_]] | None = None
 
     def __len__(self) -> int:
@@ -44,13 +43,24 @@ class _Run:
         self.alive[at] = False
         return before
 
-    def find(self, hashes: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    def index(self, by: tuple[str, ...]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """The rows in the order of the hashes of these columns, and the hashes; made when first asked for."""
+        if by not in self._indexes:
+            hashes = self.rows.select(by).hash_rows(_SEED).to_numpy() if by else np.zeros(len(self.rows), np.uint64)
+            order = np.argsort(hashes, kind="stable")
+            self._indexes[by] = (order, hashes[order])
+        return self._indexes[by]
+
+    def find(
+        self, hashes: np.ndarray[Any, Any], by: tuple[str, ...]
+    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """For hashes of keys: (which key, which row) of every row that may be meant."""
-        first = np.searchsorted(self.hashes, hashes, "left")
-        count = np.searchsorted(self.hashes, hashes, "right") - first
+        order, known = self.index(by)
+        first = np.searchsorted(known, hashes, "left")
+        count = np.searchsorted(known, hashes, "right") - first
         key = np.repeat(np.arange(len(hashes)), count)
         within = np.arange(len(key)) - np.repeat(np.cumsum(count) - count, count)
-        row = self.order[np.repeat(first, count) + within]
+        row = order[np.repeat(first, count) + within]
         if self.alive is not None:
             kept = self.alive[row]
             key, row = key[kept], row[kept]
@@ -79,19 +89,20 @@ class StateTable:
         """Bytes in memory, about."""
         return sum(int(run.rows.estimated_size()) + 24 * len(run) for run in self._runs)
 
-    def lookup(self, keys: pl.DataFrame) -> pl.DataFrame:
+    def lookup(self, keys: pl.DataFrame, by: tuple[str, ...] | None = None) -> pl.DataFrame:
         """The rows of these keys (a frame with the ``by`` columns; each key once is enough), with their ids.
 
-        Null is a key like any other. The order is that of addition within a key, no order between keys.
+        Null is a key like any other. The order is that of addition within a key, no order between keys. Other columns
+        than the table's own ``by`` have an index too once they were asked for.
         """
-        by = list(self.kind.by)
+        by = self.kind.by if by is None else by
         if not self._runs or keys.is_empty():
             return self.schema.to_frame()
         wanted = keys.select(pl.col(name).cast(self.schema[name]) for name in by).unique(maintain_order=True)
         hashes = wanted.hash_rows(_SEED).to_numpy()
         found = []
         for run in self._runs:
-            key, row = run.find(hashes)
+            key, row = run.find(hashes, by)
             if len(row):
                 rows = run.rows[row]
                 same = _equal(rows, wanted[key], by)
@@ -157,7 +168,7 @@ def _filtered(run: _Run, condition: pl.Expr) -> pl.DataFrame:
     return run.rows.filter(condition) if run.alive is None else run.rows.filter(condition & pl.Series(run.alive))
 
 
-def _equal(left: pl.DataFrame, right: pl.DataFrame, by: list[str]) -> pl.Series:
+def _equal(left: pl.DataFrame, right: pl.DataFrame, by: tuple[str, ...]) -> pl.Series:
     """Row by row, whether the keys are the same: equal hashes are not proof."""
     same = pl.Series(np.ones(len(left), np.bool_))
     for name in by:

@@ -1,0 +1,1 @@
+"""Joins that Spark does not have."""
