@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceError
 from headrace.feed.cluster import Cluster
+from headrace.pipelines.building import BUCKETS, Building
 from headrace.pipelines.checkpoint import Checkpoint, source_offsets
-from headrace.pipelines.declarations import Kind, Stream
+from headrace.pipelines.declarations import Kind, Stream, TableDeclaration
 from headrace.pipelines.generations import CheckpointLost, Generation
 from headrace.pipelines.plan import Input, Planned, built, empty
 from headrace.pipelines.settings import RunSettings
@@ -67,7 +68,7 @@ class QueryJob:
         self.sink.ready()
         with self._building:
             self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.generation.id)
-            frame = built(self._spark, self.plan.query, self.inputs, self._stream).frame
+            frame = built(self._spark, self.plan.query, self.inputs, self._stream, self._known()).frame
             writer = frame.writeStream.queryName(self.generation.id).outputMode(self.plan.output_mode)
             query = (
                 writer.foreachBatch(partial(self._write, self.sink))
@@ -77,6 +78,10 @@ class QueryJob:
             )
             _wait_for_sources(query)
             return query
+
+    def _known(self) -> Building:
+        client = tuple(self._settings.client.items())
+        return Building(self.generation.id, (), self.bootstrap, client, self.checkpoint.buckets(BUCKETS))
 
     def failure(self) -> BaseException | None:
         """What the sink raised."""
@@ -134,9 +139,11 @@ class QueryJob:
                 max_future_ms=times.max_future_ms if times else 3_600_000,
                 device_clock=stream.clock if stream else None,
                 start=start or (stream.start if stream else "earliest"),
-                max_records_per_trigger=self._settings.max_records,
+                max_records_per_trigger=None if one.versions else self._settings.max_records,
                 client=tuple(self._settings.client.items()),
                 kind="changes" if one.is_table else "events",
+                versions=one.versions,
+                valid_from=declared.valid_from if isinstance(declared, TableDeclaration) else None,
             ),
         )
 

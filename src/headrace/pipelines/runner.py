@@ -124,10 +124,10 @@ class Runner:
         query = generation.query
         policy = COMPACTED if query.kind is Kind.VIEW else {}
         ensure_topic(self.cluster, generation.topic, query.partitions, policy)
-        if query.kind is Kind.VIEW:
-            ensure_topic(self.cluster, f"{generation.id}.dead")
-        elif query.kind is Kind.ALERT:
+        if query.kind is Kind.ALERT:
             ensure_topic(self.cluster, f"{query.id}.dead", 1, {})
+        else:
+            ensure_topic(self.cluster, f"{generation.id}.dead")
 
     def run(self) -> int:
         """Run until it is enough; returns the exit code: 1 if a query failed."""

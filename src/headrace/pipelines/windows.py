@@ -7,29 +7,15 @@ their partial results as they change. Spark gives sessions only once they are ov
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from headrace.pipelines.building import current
 from headrace.pipelines.places import caller, wrong
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["hopping", "reading", "session", "tumbling"]
-
-_event_times: ContextVar[tuple[str, ...]] = ContextVar("event_times", default=())
-
-
-@contextmanager
-def reading(event_times: tuple[str, ...]) -> Iterator[None]:
-    """While a view's function runs: the event-time columns of what it reads."""
-    token = _event_times.set(event_times)
-    try:
-        yield
-    finally:
-        _event_times.reset(token)
+__all__ = ["hopping", "session", "tumbling"]
 
 
 def tumbling(size: str, *, on: str | None = None, offset: str | None = None) -> Column:
@@ -58,7 +44,7 @@ def _time(on: str | None) -> Column:
 
     if on is not None:
         return F.col(on)
-    known = tuple(dict.fromkeys(_event_times.get()))
+    known = tuple(dict.fromkeys(current().event_times))
     if len(known) == 1:
         return F.col(known[0])
     if not known:

@@ -4,8 +4,8 @@ A chunk, little-endian::
 
     b"HRS1"  crc32 of all that follows (u32)  length of header (u32)  header  frames
 
-The header is JSON: for each table the lengths of two Arrow IPC streams, the added rows and the removed ids, and the next
-id to give.
+The header is JSON: for each table the lengths of two Arrow IPC streams, the added rows and the removed ids, and the
+next id to give.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def decode(chunk: bytes, what: str = "a chunk of state") -> dict[str, Changes]:
         raise DamagedChunk(
             f"{what} cannot be read.",
             detail="its checksum is wrong" if chunk[:4] == _MAGIC else "it is not a chunk",
-            hint="the query cannot go on from this checkpoint: build it anew from the log with `headrace run --rebuild`",
+            hint="the query cannot go on from this checkpoint: build it anew with `headrace run --rebuild`",
         )
     (length,) = struct.unpack_from("<I", chunk, 8)
     header, at, found = json.loads(chunk[12 : 12 + length]), 12 + length, {}
