@@ -15,6 +15,7 @@ from headrace.pipelines.building import Building, building
 from headrace.pipelines.declarations import EventTime, Kind, Query, Stream
 from headrace.pipelines.places import Place, wrong
 from headrace.pipelines.schema import Column, schema_text
+from headrace.pipelines.sessions import split
 from headrace.pipelines.sink import DELETED, FINAL
 from headrace.pipelines.source.options import SourceOptions
 from headrace.pipelines.source.shape import output_type
@@ -57,6 +58,7 @@ class Input:
 class Result:
     """What a query's function gave."""
 
+    spark: SparkSession
     frame: DataFrame
     windows: tuple[str, ...]
     """The columns that say when a row's window ends."""
@@ -72,6 +74,8 @@ class Planned:
     output_mode: str
     window_end: str | None
     deletes: bool
+    sessions: bool = False
+    """Whether it has session windows whose partial results are shown."""
 
     @property
     def written(self) -> tuple[str, ...]:
@@ -117,7 +121,7 @@ def built(
     try:
         with building(replace(known or Building(query.id), event_times=times)):
             frame = _result(spark, query, [inputs[name] for name in query.reads], read)
-        return _flattened(frame)
+        return _flattened(spark, frame)
     except (AnalysisException, ParseException) as error:
         raise wrong(f"{query} does not work: {_first_line(error)}", _place(error, query), _remedy(error)) from error
     except (HeadraceError, PySparkException):
@@ -179,7 +183,7 @@ def empty(spark: SparkSession, one: Input) -> DataFrame:
     return frame
 
 
-def _flattened(frame: DataFrame) -> Result:
+def _flattened(spark: SparkSession, frame: DataFrame) -> Result:
     """A window named NAME becomes NAME (its start) and NAME_end."""
     from pyspark.sql import functions as F
 
@@ -191,7 +195,7 @@ def _flattened(frame: DataFrame) -> Result:
             windows.append(f"{field.name}_end")
         else:
             columns.append(F.col(f"`{field.name}`"))
-    return Result(frame.select(*columns) if windows else frame, tuple(windows))
+    return Result(spark, frame.select(*columns) if windows else frame, tuple(windows))
 
 
 def _planned(query: Query, result: Result) -> Planned:
@@ -201,6 +205,7 @@ def _planned(query: Query, result: Result) -> Planned:
     _ensure_event_time(query, found)
     session = "session_window" in result.frame._jdf.queryExecution().analyzed().toString()
     deletes = query.kind is Kind.VIEW and DELETED in names
+    partial = session and query.kind is Kind.VIEW and not deletes and split(result.spark, result.frame) is not None
     flagged = bool(result.windows) and query.kind is Kind.VIEW and not deletes
     columns = [column for column in found if not (deletes and column.name == DELETED)]
     if flagged:
@@ -208,7 +213,8 @@ def _planned(query: Query, result: Result) -> Planned:
         if FINAL in names:
             raise wrong(f"{query} has a column {FINAL!r}.", query.place, "that name is the window's flag; rename yours")
     mode = "update" if query.kind is Kind.VIEW and not session else "append"
-    return Planned(query, tuple(columns), mode, result.windows[0] if flagged else None, deletes)
+    window_end = result.windows[0] if flagged else None
+    return Planned(query, tuple(columns), mode, window_end, deletes or partial, partial)
 
 
 def _ensure_names(query: Query, names: list[str]) -> None:

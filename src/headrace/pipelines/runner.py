@@ -94,7 +94,8 @@ class Runner:
         chosen: dict[str, Generation] = {}
         for name, plan in plans.items():
             inputs = sources(self.app, plans, topics)
-            said = fingerprint(plan.query, [f"{inputs[r].topic} {inputs[r].schema}" for r in plan.query.reads])
+            read_as = [f"{inputs[r].topic} {inputs[r].schema}" for r in plan.query.reads]
+            said = fingerprint(plan.query, [*read_as, *(["partial sessions"] if plan.sessions else [])])
             found = generations_of(plan.query, marks)
             generation = self._generation(plan.query, said, found, folder)
             topics[name], chosen[name] = generation.topic, generation

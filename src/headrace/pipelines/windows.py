@@ -2,7 +2,7 @@
 
 In a view's result a window is two columns: NAME is its start, NAME_end its end; and a last column ``final`` says
 whether the watermark has passed its end, so that the row will not change any more. Tumbling and hopping windows show
-their partial results as they change. Spark gives sessions only once they are over: those rows are always final.
+their partial results as they change, and so do sessions; a session that is swallowed by another is deleted.
 """
 
 from __future__ import annotations
