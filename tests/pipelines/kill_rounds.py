@@ -64,7 +64,8 @@ class Wrong(AssertionError):
 class Orders:
     """A producer in a thread; some rows are broken, some come a little out of order."""
 
-    def __init__(self, bootstrap: str, seed: int) -> None:
+    def __init__(self, bootstrap: str, seed: int, first: int = 0) -> None:
+        self.number = first
         self._random = random.Random(seed)
         self._stopping = threading.Event()
         self._producer = ck.Producer(
@@ -87,11 +88,10 @@ class Orders:
             raise Wrong("orders were never acknowledged")
 
     def _run(self) -> None:
-        number = 0
         while not self._stopping.wait(0.02):
             for _ in range(self._random.randrange(1, 10)):
-                self._send(number)
-                number += 1
+                self._send(self.number)
+                self.number += 1
             self._producer.poll(0)
 
     def _send(self, number: int) -> None:
@@ -265,7 +265,7 @@ def campaign(folder: Path, seed: int, kills: int, drivers: int, pause_s: float =
             time.sleep(chance.uniform(0, 2 * pause_s))
             done[_kill(victim, server, driver, chance)] += 1
         source.stop()
-        _settle(server, driver)
+        settle(server, driver)
         if driver.stop() != 0:
             raise Wrong(f"the driver did not stop cleanly:\n{driver.output[-3000:]}")
         return dict(done)
@@ -306,7 +306,8 @@ def _stored(server: Headrace) -> list[str]:
     return [] if found == wanted else [f"store of revenue: {len(found)} rows of {len(wanted)}"]
 
 
-def _settle(server: Headrace, driver: Driver) -> None:
+def settle(server: Headrace, driver: Driver) -> None:
+    """Wait until everything is as a recomputation has it."""
     deadline = time.monotonic() + PATIENCE_S
     while wrong := differences(server) or _stored(server):
         if time.monotonic() > deadline or driver.process.dead():

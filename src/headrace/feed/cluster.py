@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from confluent_kafka import (
+    OFFSET_INVALID,
     Consumer,
     IsolationLevel,
     KafkaError,
@@ -19,10 +20,30 @@ from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
 from headrace.errors import HeadraceError, ServerAway, UnknownTopic
 
-__all__ = ["Cluster", "raised"]
+__all__ = ["Cluster", "comes_back", "raised"]
 
 REQUEST_TIMEOUT_S = 10.0
-_AWAY = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE})
+_COMES_BACK = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TIMED_OUT,
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError._RESOLVE,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+    }
+)
 
 T = TypeVar("T")
 
@@ -126,7 +147,10 @@ class Cluster:
             request_timeout=REQUEST_TIMEOUT_S,
         )
         doing = f"the offsets of topic {topic!r} could not be read"
-        return {key.partition: self._answer(future, doing) for key, future in asked.items()}
+        found = {key.partition: self._answer(future, doing) for key, future in asked.items()}
+        if any(one.offset == OFFSET_INVALID for one in found.values()):  # a broker that went away as it was asked
+            raise ServerAway(f"{doing}: {self.bootstrap} did not say them.")
+        return found
 
     def _answer(self, future: Future[T], doing: str) -> T:
         try:
@@ -137,6 +161,11 @@ class Cluster:
             raise ServerAway(f"{doing}: {self.bootstrap} did not answer in {REQUEST_TIMEOUT_S:.0f} s.") from None
 
 
+def comes_back(error: KafkaError) -> bool:
+    """Whether the broker is away, busy with its start, or without room on its disk: waiting helps."""
+    return error.retriable() or error.code() in _COMES_BACK
+
+
 def raised(error: KafkaError, doing: str, bootstrap: str) -> HeadraceError:
     """The error to raise for one of the client's."""
     if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
@@ -144,6 +173,6 @@ def raised(error: KafkaError, doing: str, bootstrap: str) -> HeadraceError:
             f"{doing}: there is none at {bootstrap}.", hint="`headrace topic list` shows what there is."
         )
     sentence = f"{doing}: {error.str().rstrip('.')} ({error.name().lstrip('_')})."
-    if error.code() in _AWAY or error.retriable():
+    if comes_back(error):
         return ServerAway(sentence, hint=f"Is the broker at {bootstrap} up? `headrace up` starts one.")
     return HeadraceError(sentence)
