@@ -55,6 +55,7 @@ class Cluster:
         self.bootstrap = bootstrap
         self._settings = dict(settings)
         self._admin: AdminClient | None = None
+        self._topic_ids: dict[str, str] = {}
 
     def config(self, **more: object) -> dict[str, Any]:
         """Settings for a client; names with underscores for dots."""
@@ -103,7 +104,14 @@ class Cluster:
         """The partitions of a topic that must exist."""
         asked = self.admin.describe_topics(TopicCollection([topic]), request_timeout=REQUEST_TIMEOUT_S)
         described = self._answer(asked[topic], f"topic {topic!r} could not be described")
+        self._topic_ids[topic] = str(described.topic_id)
         return sorted(partition.id for partition in described.partitions)
+
+    def topic_id(self, topic: str) -> str:
+        """The id that a topic had when its partitions or bounds were last asked for."""
+        if topic not in self._topic_ids:
+            self.partitions(topic)
+        return self._topic_ids[topic]
 
     def bounds(self, topic: str) -> dict[int, tuple[int, int]]:
         """Log start and last stable offset of each partition."""
