@@ -103,6 +103,10 @@ class Runner:
             mark = found.get(generation.number)
             if mark is not None and mark.entry and self.settings.start_from is None:
                 ensure_checkpoint(plan, checkpoint)
+            if self.settings.start_from is not None and checkpoint.is_there:
+                self._told(
+                    f"{plan.query.kind} {name} has its checkpoint and goes on where it was, whatever --from says"
+                )
             if generation.is_new:
                 checkpoint.delete()
             read = {name: inputs[name] for name in plan.query.reads}
@@ -271,7 +275,7 @@ class Runner:
                 }
             if not job.has_read(ends) or not _is_quiet(running):
                 return False
-        return not self._swaps
+        return not self._swaps and all(one.has_sent_all() for one in self._deliverers)
 
 
 def _is_quiet(running: RunningQuery) -> bool:
