@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 import headrace as hr
 from headrace import F
-from headrace.testing import AppUnderTest, Crash, ManualClock
+from headrace.testing import AppUnderTest, Crash, Deleted, ManualClock
 from tests.pipelines.conftest import BEGIN, ORDERS, at, order
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
@@ -88,15 +88,19 @@ def crm() -> hr.App:
     return app
 
 
-def customer(number: int, name: str = "", region: str = "EU", *, deleted: bool = False) -> dict[str, Any]:
-    return {"id": number, "_deleted": True} if deleted else {"id": number, "name": name, "region": region}
+def customer(number: int, name: str = "", region: str = "EU") -> dict[str, Any]:
+    return {"id": number, "name": name, "region": region}
+
+
+def gone(number: int) -> Deleted:
+    return Deleted({"id": number})
 
 
 def test_the_changes_of_a_table_reach_views_and_views_of_views_deletes_too(tmp_path: Path) -> None:
     with AppUnderTest(crm(), tmp_path) as run:
         run.send("customers", customer(1, "ada"), customer(2, "bob", "US"), customer(3, "cyd"))
         assert [(row["id"], row["name"]) for row in run.view("shouted")] == [(1, "ADA"), (2, "BOB"), (3, "CYD")]
-        run.send("customers", customer(2, deleted=True), Crash(), customer(1, "ann", "US"), customer(3, deleted=True))
+        run.send("customers", gone(2), Crash(), customer(1, "ann", "US"), gone(3))
         assert run.view("names") == [{"id": 1, "name": "ann"}]
         assert run.view("shouted") == [{"id": 1, "name": "ANN"}]
         producer = Producer({"bootstrap.servers": run.bootstrap})

@@ -34,7 +34,8 @@ def _of_function(function: Callable[..., Any] | None, seen: set[int]) -> list[st
     seen.add(id(function))
     parts = [_tree(function)]
     for name in sorted(_names(function.__code__)):
-        used = inspect.unwrap(function.__globals__.get(name))  # type: ignore[arg-type]
+        used = function.__globals__.get(name)
+        used = getattr(used, "__wrapped__", used)  # of a udf
         if inspect.isfunction(used) and used.__code__.co_filename == function.__code__.co_filename:
             parts += _of_function(used, seen)
         elif isinstance(used, _CONSTANTS) and name in function.__globals__:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.errors import FolderInUse, HeadraceError, ServerAway
+from headrace.errors import FolderInUse, HeadraceError, ServerAway, UnknownTopic
 from headrace.feed.cluster import Cluster
 from headrace.pipelines.app import App
 from headrace.pipelines.catalog import Catalog, Commands, iso_now, read_catalog
@@ -94,7 +94,8 @@ class Runner:
         chosen: dict[str, Generation] = {}
         for name, plan in plans.items():
             inputs = sources(self.app, plans, topics)
-            said = fingerprint(plan.query, [f"{inputs[r].topic} {inputs[r].schema}" for r in plan.query.reads])
+            read_as = [f"{inputs[r].topic} {inputs[r].schema}" for r in plan.query.reads]
+            said = fingerprint(plan.query, [*read_as, *(["partial sessions"] if plan.sessions else [])])
             found = generations_of(plan.query, marks)
             generation = self._generation(plan.query, said, found, folder)
             topics[name], chosen[name] = generation.topic, generation
@@ -104,9 +105,7 @@ class Runner:
             if mark is not None and mark.entry and self.settings.start_from is None:
                 ensure_checkpoint(plan, checkpoint)
             if self.settings.start_from is not None and checkpoint.is_there:
-                self._told(
-                    f"{plan.query.kind} {name} has its checkpoint and goes on where it was, whatever --from says"
-                )
+                self._told(f"{plan.query.kind} {name} has its checkpoint: it goes on where it was, not from the time")
             if generation.is_new:
                 checkpoint.delete()
             read = {name: inputs[name] for name in plan.query.reads}
@@ -117,21 +116,28 @@ class Runner:
             self._make_topics(generation)
 
     def _generation(self, query: Query, said: str, found: Mapping[int, Mark], folder: Path) -> Generation:
-        generation = choose(query, said, found, rebuild=self.settings.rebuild)
+        written = {n: mark for n, mark in found.items() if mark.entry or self._has_rows(Generation(query, n, ""))}
+        generation = choose(query, said, found, written, rebuild=self.settings.rebuild)
         mark = found.get(generation.number)
         lost = mark is not None and mark.entry and not Checkpoint(folder / generation.id).is_there
         if lost and self.settings.rebuild:
             return Generation(query, max(found) + 1, said, is_new=True)
         return generation
 
+    def _has_rows(self, generation: Generation) -> bool:
+        try:
+            return any(end for _, end in self.cluster.bounds(generation.topic).values())
+        except UnknownTopic:
+            return False
+
     def _make_topics(self, generation: Generation) -> None:
         query = generation.query
         policy = COMPACTED if query.kind is Kind.VIEW else {}
         ensure_topic(self.cluster, generation.topic, query.partitions, policy)
-        if query.kind is Kind.VIEW:
-            ensure_topic(self.cluster, f"{generation.id}.dead")
-        elif query.kind is Kind.ALERT:
+        if query.kind is Kind.ALERT:
             ensure_topic(self.cluster, f"{query.id}.dead", 1, {})
+        else:
+            ensure_topic(self.cluster, f"{generation.id}.dead")
 
     def run(self) -> int:
         """Run until it is enough; returns the exit code: 1 if a query failed."""

@@ -34,7 +34,6 @@ from headrace.pipelines.app import App
 from headrace.pipelines.runner import Runner, ends_of
 from headrace.pipelines.running import ATTEMPTS, reason
 from headrace.pipelines.settings import RunSettings
-from headrace.pipelines.sink import DELETED
 from headrace.pipelines.spark import start_spark
 from headrace.testing.broker import EmbeddedBroker
 from headrace.testing.clock import ManualClock
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["AppUnderTest", "Crash", "Letter", "shared_spark"]
+__all__ = ["AppUnderTest", "Crash", "Deleted", "Letter", "shared_spark"]
 
 ROUNDS = 200
 
@@ -62,6 +61,13 @@ class Letter:
     value: bytes | None
     reason: str
     headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """The row of a table with this key is deleted: ``send("customers", Deleted({"id": 7}))``."""
+
+    key: Mapping[str, Any]
 
 
 class _Crashed(Exception):
@@ -151,16 +157,16 @@ class AppUnderTest:
             self.runner.stop()
             self.runner = None
 
-    def send(self, topic: str, *rows: Mapping[str, Any] | bytes | Crash) -> None:
-        """Send rows to a stream's or table's topic, and process them. Bytes are sent as they are. A row of a table with
-        ``"_deleted": True`` deletes the row of its key."""
+    def send(self, topic: str, *rows: Mapping[str, Any] | bytes | Crash | Deleted) -> None:
+        """Send rows to a stream's or table's topic, and process them. Bytes are sent as they are."""
         producer = Producer(self._runner.cluster.config(linger_ms=0))
         for row in rows:
             if isinstance(row, Crash):
                 producer.flush(30)
                 self._crash(row)
             else:
-                producer.produce(topic, _value(row), self._key(topic, row), timestamp=self.clock.now_ms())
+                key = self._key(topic, row.key if isinstance(row, Deleted) else row)
+                producer.produce(topic, value=_value(row), key=key, timestamp=self.clock.now_ms())
         producer.flush(30)
         self.settle()
 
@@ -265,7 +271,7 @@ class AppUnderTest:
             feed.close()
 
 
-def _value(row: Mapping[str, Any] | bytes) -> bytes | None:
-    if isinstance(row, bytes):
-        return row
-    return None if row.get(DELETED) else json.dumps(row, default=str).encode()
+def _value(row: Mapping[str, Any] | bytes | Deleted) -> bytes | None:
+    if isinstance(row, Deleted):
+        return None
+    return row if isinstance(row, bytes) else json.dumps(row, default=str).encode()
