@@ -98,6 +98,9 @@ def test_a_run_from_its_start_to_its_end_and_the_next(node: Headrace, cli: Cli) 
     run = command(node)
     try:
         until(lambda: run.printed().count(b"is running") == 3 or run.dead(), "it does not start")
+        (node.folder / "same.py").write_text(GOOD)
+        refused = cli.run("run", str(node.folder / "same.py"), "--server", node.bootstrap, "--data", str(node.data))
+        assert f"already running here, as process {run.popen.pid}" in refused.err
         send(node, order(1, 0, 5.0), order(2, 0, 7.0, customer=2))
         until(lambda: totals(node) == {1: 5.0, 2: 7.0}, "rows do not come through")
 
@@ -129,7 +132,7 @@ def test_a_run_from_its_start_to_its_end_and_the_next(node: Headrace, cli: Cli) 
     again = command(node, "--until-idle")
     assert again.end(signal.SIGCONT, PATIENCE_S) == 0, again.printed().decode()
     assert totals(node) == {1: 5108.0, 2: 7.0}
-    assert again.printed().count(b"alert big") == again.printed().count(ALERT % b"6") == 1, "sent before it ends"
+    assert again.printed().count(b"alert big:") == again.printed().count(ALERT % b"6") == 1, "sent before it ends"
     assert states(cli)["spent"]["rows_in"] == 6
 
 
