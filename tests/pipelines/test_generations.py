@@ -116,3 +116,6 @@ def test_the_reason_of_a_failure_is_one_line() -> None:
     assert reason(RuntimeError("[BAD] it is bad. SQLSTATE: 42000\nmore")) == "[BAD] it is bad."
     assert reason(HeadraceError("a.", hint="b")) == "a. Hint: b"
     assert reason(ValueError()) == "ValueError"
+    assert reason(RuntimeError("An error occurred while calling o1.stop.\n: a.TimeoutException: 5 s\n\tat a.b")) == (
+        "a.TimeoutException: 5 s"
+    )

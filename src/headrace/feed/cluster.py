@@ -161,9 +161,12 @@ class Cluster:
         return found
 
     def _answer(self, future: Future[T], doing: str) -> T:
+        """What is answered. A client whose broker went away is forgotten: it may never learn the new leader epoch."""
         try:
             return future.result(REQUEST_TIMEOUT_S + 5)
         except KafkaException as error:
+            if comes_back(error.args[0]):
+                self.close()
             raise raised(error.args[0], doing, self.bootstrap) from None
         except TimeoutError:
             raise ServerAway(f"{doing}: {self.bootstrap} did not answer in {REQUEST_TIMEOUT_S:.0f} s.") from None

@@ -254,5 +254,6 @@ def reason(error: BaseException) -> str:
     raised: list[str] = [line for line in _RAISED.findall(text) if not line.startswith(("Py4J", "PySpark"))]
     if "Traceback (most recent call last)" in text and raised:
         return raised[-1].strip()
-    first = (text.strip() or type(error).__name__).splitlines()[0]
+    lines = (text.strip() or type(error).__name__).splitlines()
+    first = lines[1].lstrip(": ") if lines[0].startswith("An error occurred while calling") and lines[1:] else lines[0]
     return first.split(" SQLSTATE:")[0]
