@@ -214,7 +214,9 @@ def _price(word: Words) -> Ints:
 
 def _card(word: Words) -> pl.Series:
     digits = pl.Series([f"{number:04d}" for number in range(10_000)])
-    parts = [digits.gather(((word >> np.uint64(shift)) & np.uint64(0xFFFF)) * 10_000 >> 16) for shift in (0, 16, 32, 48)]
+    parts = [
+        digits.gather(((word >> np.uint64(shift)) & np.uint64(0xFFFF)) * 10_000 >> 16) for shift in (0, 16, 32, 48)
+    ]
     return parts[0] + " " + parts[1] + " " + parts[2] + " " + parts[3]
 
 

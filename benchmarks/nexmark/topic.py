@@ -12,6 +12,7 @@ from benchmarks.nexmark.generator import EVENTS_PER_EPOCH, Stream
 __all__ = ["create_topic", "fill"]
 
 _CHUNK = 50_000
+_WAITING = 500_000
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
@@ -21,8 +22,8 @@ def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
     client.create_topics([admin.NewTopic(topic, partitions, 1, config=settings)])[topic].result(30)
 
 
-def fill(bootstrap: str, topic: str, stream: Stream, events: int, partitions: int) -> None:
-    """The first so many events."""
+def fill(bootstrap: str, topic: str, stream: Stream, events: range, partitions: int) -> None:
+    """The events at these places of the stream."""
     failed: list[KafkaError] = []
 
     def delivered(error: KafkaError | None, _: Message) -> None:
@@ -34,20 +35,21 @@ def fill(bootstrap: str, topic: str, stream: Stream, events: int, partitions: in
             "bootstrap.servers": bootstrap,
             "linger.ms": 20,
             "batch.size": 1_000_000,
-            "queue.buffering.max.messages": 2_000_000,
+            "queue.buffering.max.messages": 2 * _WAITING,
+            "queue.buffering.max.kbytes": 2_000_000,
             "delivery.report.only.error": True,
             "on_delivery": delivered,
         }
     )
-    for first in range(0, events, _CHUNK):
-        last = min(first + _CHUNK, events)
+    for first in events[::_CHUNK]:
+        last = min(first + _CHUNK, events.stop)
         records = stream.records(first, last).with_columns(
             partition=pl.int_range(first, last) // EVENTS_PER_EPOCH % partitions
         )
-        messages = records.select("value", "timestamp", "partition").to_dicts()
-        while messages:
-            sent = producer.produce_batch(topic, messages)
-            messages = messages[sent:] if sent == len(messages) else [one for one in messages if "_error" in one]
-            producer.poll(0.1 if messages else 0)
+        while len(producer) > _WAITING:
+            producer.poll(0.05)
+        for value, timestamp, partition in records.select("value", "timestamp", "partition").iter_rows():
+            producer.produce(topic, value, partition=partition, timestamp=timestamp)
+        producer.poll(0)
     if producer.flush(300) or failed:
         raise RuntimeError(f"not all events could be sent: {failed[:1]}")

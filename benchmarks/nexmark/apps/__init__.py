@@ -1,0 +1,1 @@
+"""NEXMark's queries as Headrace apps."""
