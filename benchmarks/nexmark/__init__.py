@@ -1,1 +1,1 @@
-"""NEXMark: an auction site's events, 24 queries and 4 patterns, beside Flink and plain Spark. See ``generator``, ``oracle``, ``apps``."""
+"""NEXMark: the events of an auction site, its queries and patterns as apps, beside Flink and plain Spark."""

@@ -1,7 +1,7 @@
 """What NEXMark's queries must give: recomputed from the generated events, with DuckDB and, for patterns, plain Python.
 
-A result is what a query has given when the stream has ended: every window is closed, and of results that change (q4, q6,
-q9, q15 to q19) it is the last state. No event is late. Where the benchmark leaves a choice it is fixed here:
+A result is what a query has given when the stream has ended: every window is closed, and of results that change (q4,
+q6, q9, q15 to q19) it is the last state. No event is late. Where the benchmark leaves a choice it is fixed here:
 
 - q4, q6, q17 and c1, c2 cut averages of prices to integers, as SQL does for BIGINT.
 - q6 is of the last ten auctions of a seller that had a winning bid, by (expires, id).
@@ -100,7 +100,9 @@ _SQL = {
             dateTime, extra, CAST(len(extra) - len(replace(extra, 'c', '')) AS BIGINT) AS c_counts
         FROM bid WHERE 0.908 * price > 1000000 AND 0.908 * price < 50000000""",
     "q15": f"SELECT {_DAY} AS day, {_COUNTS}, {_DISTINCT} FROM bid GROUP BY day",
-    "q16": f"SELECT channel, {_DAY} AS day, max({_MINUTE}) AS minute, {_COUNTS}, {_DISTINCT} FROM bid GROUP BY channel, day",
+    "q16": f"""
+        SELECT channel, {_DAY} AS day, max({_MINUTE}) AS minute, {_COUNTS}, {_DISTINCT}
+        FROM bid GROUP BY channel, day""",
     "q17": f"""
         SELECT auction, {_DAY} AS day, {_COUNTS}, min(price) AS min_price, max(price) AS max_price,
             CAST(sum(price) // count(*) AS BIGINT) AS avg_price, CAST(sum(price) AS BIGINT) AS sum_price

@@ -1,5 +1,5 @@
-"""NEXMark's events in a topic: epochs of 50 in turn over the partitions, so that each has the proportions of the whole and
-all advance together. A record's timestamp is its event time; there are no keys.
+"""NEXMark's events in a topic: epochs of 50 in turn over the partitions, so that each has the proportions of the whole
+and all advance together. A record's timestamp is its event time; there are no keys.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ import pytest
 from benchmarks.nexmark.apps import rows, windows
 from benchmarks.nexmark.generator import Stream
 from benchmarks.nexmark.topic import fill
+
 from headrace import App
 from headrace.testing import AppUnderTest
-
 from tests.nexmark.checking import COUNT, SETTINGS, ensure_same, last_values
 
 pytestmark = pytest.mark.system

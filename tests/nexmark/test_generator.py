@@ -1,9 +1,10 @@
-"""NEXMark's generator: an event is a function of the seed and its number, and the proportions are those of the benchmark."""
+"""NEXMark's generator: an event is a function of the seed and its number; the proportions are the benchmark's."""
 
 from __future__ import annotations
 
 import json
 from datetime import datetime
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
@@ -36,7 +37,7 @@ def test_ranges_can_be_generated_separately(start: int, sizes: list[int], group:
     stream = Stream(Settings(out_of_order=group))
     edges = [start, *(start + sum(sizes[: at + 1]) for at in range(len(sizes)))]
     whole = stream.records(edges[0], edges[-1])
-    parts = pl.concat(stream.records(first, last) for first, last in zip(edges, edges[1:], strict=False))
+    parts = pl.concat(stream.records(first, last) for first, last in pairwise(edges))
     assert parts.equals(whole)
 
 
