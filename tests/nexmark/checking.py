@@ -68,7 +68,7 @@ def ensure_same(
     assert wanted, f"{name} has no rows to compare"
     mine, theirs = _counted(ours), _counted(wanted)
     missing, extra = theirs - mine, mine - theirs
-    assert not (missing or extra), (
+    assert mine == theirs, (
         f"{name}: {len(wanted)} rows expected, {len(ours)} found; "
         f"missing {sorted(missing)[:3]}, not expected {sorted(extra)[:3]}"
     )

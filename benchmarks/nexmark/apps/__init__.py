@@ -1,1 +1,7 @@
-"""NEXMark's queries as Headrace apps."""
+"""NEXMark's queries as Headrace apps; each file runs with ``headrace run``."""
+
+from benchmarks.nexmark.apps import rows, windows
+
+__all__ = ["APPS"]
+
+APPS = (rows.app, windows.app)
