@@ -87,14 +87,22 @@ class App:
                     _ensure_timestamp(f"stream {name!r}", columns, column, f"clock's {role}", place)
         return self._add(Stream(name, columns, place, times, clock, start, raw), place)
 
-    def table(self, name: str, schema: str, *, key: str | Iterable[str]) -> TableDeclaration:
-        """Declare a topic of changes by key: a JSON object sets the row of its key, a null value deletes it."""
+    def table(
+        self, name: str, schema: str, *, key: str | Iterable[str], valid_from: str | None = None
+    ) -> TableDeclaration:
+        """Declare a topic of changes by key: a JSON object sets the row of its key, a null value deletes it.
+
+        ``valid_from`` names the timestamp column that says since when a row holds, for joins as of a time; without it,
+        or where it is null, that is the time of the record.
+        """
         place = caller()
         columns = _columns(name, schema, place)
         names = _key(f"table {name!r}", key, place)
         for column in names:
             _ensure_column(f"table {name!r}", columns, column, "key", place)
-        return self._add(TableDeclaration(name, columns, names, place), place)
+        if valid_from is not None:
+            _ensure_timestamp(f"table {name!r}", columns, valid_from, "valid_from", place)
+        return self._add(TableDeclaration(name, columns, names, place, valid_from), place)
 
     def view(self, *, key: str | Iterable[str], partitions: int = 1) -> Callable[[Function], Function]:
         """Declare a derived table: the function gets streams as DataFrames and tables as ``hr.Table``, by name.

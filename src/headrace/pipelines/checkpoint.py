@@ -36,6 +36,15 @@ class Checkpoint:
         """Whether Spark could go on from it."""
         return (self.path / "metadata").exists()
 
+    def buckets(self, default: int) -> int:
+        """Into how many buckets the keys of the query's operators are put: what was said first holds."""
+        file = self.path / "buckets"
+        if not file.exists():
+            self.path.mkdir(parents=True, exist_ok=True)
+            file.write_text(str(default))
+            _synced(file)
+        return int(file.read_text())
+
     def entry(self, batch: int) -> str | None:
         """What Spark noted of a batch before it began."""
         try:

@@ -66,6 +66,8 @@ class TableDeclaration:
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     place: Place
+    valid_from: str | None = None
+    """The column that says since when a row holds; the time of its record if there is none."""
 
     @property
     def topic(self) -> str:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceError
 from headrace.feed.cluster import Cluster
+from headrace.pipelines.building import BUCKETS, Building, building
 from headrace.pipelines.checkpoint import Checkpoint, source_offsets
-from headrace.pipelines.declarations import Kind, Stream
+from headrace.pipelines.declarations import Kind, Stream, TableDeclaration
 from headrace.pipelines.generations import CheckpointLost, Generation
 from headrace.pipelines.plan import Input, Planned, built, empty
+from headrace.pipelines.sessions import split
 from headrace.pipelines.settings import RunSettings
 from headrace.pipelines.sink import Sink, Target
 
@@ -67,16 +69,29 @@ class QueryJob:
         self.sink.ready()
         with self._building:
             self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.generation.id)
-            frame = built(self._spark, self.plan.query, self.inputs, self._stream).frame
+            frame, finish = self._built()
             writer = frame.writeStream.queryName(self.generation.id).outputMode(self.plan.output_mode)
             query = (
-                writer.foreachBatch(partial(self._write, self.sink))
+                writer.foreachBatch(partial(self._write, self.sink, finish))
                 .option("checkpointLocation", str(self.checkpoint.path))
                 .trigger(processingTime=f"{self._settings.interval_ms} milliseconds")
                 .start()
             )
             _wait_for_sources(query)
             return query
+
+    def _built(self) -> tuple[DataFrame, Callable[[DataFrame], DataFrame] | None]:
+        """The stream, and what is still to be done with each of its batches."""
+        with building(self._known()):
+            frame = built(self._spark, self.plan.query, self.inputs, self._stream, self._known()).frame
+            parts = split(self._spark, frame) if self.plan.sessions else None
+        if parts is None:
+            return frame, None
+        return parts.frame, lambda batch: parts.finish(batch, self.plan.query.key)
+
+    def _known(self) -> Building:
+        client = tuple(self._settings.client.items())
+        return Building(self.generation.id, (), self.bootstrap, client, self.checkpoint.buckets(BUCKETS))
 
     def failure(self) -> BaseException | None:
         """What the sink raised."""
@@ -102,10 +117,15 @@ class QueryJob:
             return all(not any(partitions.values()) for partitions in ends.values())
         return _reached(entry, ends)
 
-    def _write(self, sink: Sink, frame: DataFrame, batch: int) -> None:
+    def _write(self, sink: Sink, finish: Callable[[DataFrame], DataFrame] | None, frame: DataFrame, batch: int) -> None:
         """Each start has its own sink, so a batch of a query that would not stop goes nowhere."""
         try:
-            sink.write(frame, batch)
+            if finish is None:
+                sink.write(frame, batch)
+            else:
+                kept = frame.persist()  # its rows are looked at more than once, and must be made once
+                sink.write(finish(kept), batch)
+                kept.unpersist()
         except BaseException as error:
             if sink is self.sink:
                 self._failure = error
@@ -134,9 +154,11 @@ class QueryJob:
                 max_future_ms=times.max_future_ms if times else 3_600_000,
                 device_clock=stream.clock if stream else None,
                 start=start or (stream.start if stream else "earliest"),
-                max_records_per_trigger=self._settings.max_records,
+                max_records_per_trigger=None if one.versions else self._settings.max_records,
                 client=tuple(self._settings.client.items()),
                 kind="changes" if one.is_table else "events",
+                versions=one.versions,
+                valid_from=declared.valid_from if isinstance(declared, TableDeclaration) else None,
             ),
         )
 

@@ -5,21 +5,22 @@ mistakes before any query starts; then over the streams themselves.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceError
 from headrace.pipelines.app import App, Declaration
+from headrace.pipelines.building import Building, building
 from headrace.pipelines.declarations import EventTime, Kind, Query, Stream
 from headrace.pipelines.places import Place, wrong
 from headrace.pipelines.schema import Column, schema_text
+from headrace.pipelines.sessions import split
 from headrace.pipelines.sink import DELETED, FINAL
 from headrace.pipelines.source.options import SourceOptions
 from headrace.pipelines.source.shape import output_type
 from headrace.pipelines.sql import CHANGES
 from headrace.pipelines.table import Table
-from headrace.pipelines.windows import reading
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,6 +40,8 @@ class Input:
     key: tuple[str, ...] = ()
     event_time: EventTime | None = None
     declared: Declaration | None = None
+    versions: bool = False
+    """Whether changes come with the time since when they hold, and an id."""
 
     @property
     def is_table(self) -> bool:
@@ -55,6 +58,7 @@ class Input:
 class Result:
     """What a query's function gave."""
 
+    spark: SparkSession
     frame: DataFrame
     windows: tuple[str, ...]
     """The columns that say when a row's window ends."""
@@ -70,6 +74,8 @@ class Planned:
     output_mode: str
     window_end: str | None
     deletes: bool
+    sessions: bool = False
+    """Whether it has session windows whose partial results are shown."""
 
     @property
     def written(self) -> tuple[str, ...]:
@@ -101,15 +107,21 @@ def planned(spark: SparkSession, app: App) -> dict[str, Planned]:
     return found
 
 
-def built(spark: SparkSession, query: Query, inputs: Mapping[str, Input], read: Callable[[Input], DataFrame]) -> Result:
-    """The query's result, with windows as two columns each."""
+def built(
+    spark: SparkSession,
+    query: Query,
+    inputs: Mapping[str, Input],
+    read: Callable[[Input], DataFrame],
+    known: Building | None = None,
+) -> Result:
+    """The query's result, with windows as two columns each. ``known`` is what operators are to know of the run."""
     from pyspark.errors import AnalysisException, ParseException, PySparkException
 
     times = tuple(one.event_time.column for name in query.reads if (one := inputs[name]).event_time is not None)
     try:
-        with reading(times):
+        with building(replace(known or Building(query.id), event_times=times)):
             frame = _result(spark, query, [inputs[name] for name in query.reads], read)
-        return _flattened(frame)
+        return _flattened(spark, frame)
     except (AnalysisException, ParseException) as error:
         raise wrong(f"{query} does not work: {_first_line(error)}", _place(error, query), _remedy(error)) from error
     except (HeadraceError, PySparkException):
@@ -133,13 +145,26 @@ def _result(spark: SparkSession, query: Query, inputs: list[Input], read: Callab
         raise HeadraceError(f"{query} has neither a function nor SQL.")
     arguments = [_table(one, read) if one.is_table else read(one) for one in inputs]
     frame = query.function(*arguments)
+    if isinstance(frame, Table):
+        return _changes(query, frame)
     if not isinstance(frame, DataFrame):
-        raise wrong(f"{query} returns {type(frame).__name__}.", query.place, "return a Spark DataFrame")
+        raise wrong(f"{query} returns {type(frame).__name__}.", query.place, "return a Spark DataFrame or a table")
     return frame
 
 
+def _changes(query: Query, table: Table) -> DataFrame:
+    if query.kind is Kind.VIEW and set(query.key) != set(table.key):
+        raise wrong(
+            f"{query} has the key {', '.join(query.key)}, but the rows of its result are told apart by "
+            f"{', '.join(table.key)}.",
+            query.place,
+            f"say key={list(table.key)}",
+        )
+    return table.changes
+
+
 def _table(one: Input, read: Callable[[Input], DataFrame]) -> Table:
-    return Table(one.name, one.key, lambda: read(one))
+    return Table(one.name, one.key, lambda: read(one), lambda: read(replace(one, versions=True)))
 
 
 def empty(spark: SparkSession, one: Input) -> DataFrame:
@@ -147,7 +172,8 @@ def empty(spark: SparkSession, one: Input) -> DataFrame:
     from pyspark.sql.types import StructType
 
     raw = isinstance(one.declared, Stream) and one.declared.raw
-    options = SourceOptions("", one.topic, "", one.schema, raw=raw, kind="changes" if one.is_table else "events")
+    kind = "changes" if one.is_table else "events"
+    options = SourceOptions("", one.topic, "", one.schema, raw=raw, kind=kind, versions=one.versions)
     declared = StructType.fromDDL(one.schema)
     if not isinstance(declared, StructType):
         raise HeadraceError(f"{one.schema!r} is no schema.")
@@ -157,7 +183,7 @@ def empty(spark: SparkSession, one: Input) -> DataFrame:
     return frame
 
 
-def _flattened(frame: DataFrame) -> Result:
+def _flattened(spark: SparkSession, frame: DataFrame) -> Result:
     """A window named NAME becomes NAME (its start) and NAME_end."""
     from pyspark.sql import functions as F
 
@@ -169,7 +195,7 @@ def _flattened(frame: DataFrame) -> Result:
             windows.append(f"{field.name}_end")
         else:
             columns.append(F.col(f"`{field.name}`"))
-    return Result(frame.select(*columns) if windows else frame, tuple(windows))
+    return Result(spark, frame.select(*columns) if windows else frame, tuple(windows))
 
 
 def _planned(query: Query, result: Result) -> Planned:
@@ -179,6 +205,7 @@ def _planned(query: Query, result: Result) -> Planned:
     _ensure_event_time(query, found)
     session = "session_window" in result.frame._jdf.queryExecution().analyzed().toString()
     deletes = query.kind is Kind.VIEW and DELETED in names
+    partial = session and query.kind is Kind.VIEW and not deletes and split(result.spark, result.frame) is not None
     flagged = bool(result.windows) and query.kind is Kind.VIEW and not deletes
     columns = [column for column in found if not (deletes and column.name == DELETED)]
     if flagged:
@@ -186,7 +213,8 @@ def _planned(query: Query, result: Result) -> Planned:
         if FINAL in names:
             raise wrong(f"{query} has a column {FINAL!r}.", query.place, "that name is the window's flag; rename yours")
     mode = "update" if query.kind is Kind.VIEW and not session else "append"
-    return Planned(query, tuple(columns), mode, result.windows[0] if flagged else None, deletes)
+    window_end = result.windows[0] if flagged else None
+    return Planned(query, tuple(columns), mode, window_end, deletes or partial, partial)
 
 
 def _ensure_names(query: Query, names: list[str]) -> None:

@@ -94,7 +94,8 @@ class Runner:
         chosen: dict[str, Generation] = {}
         for name, plan in plans.items():
             inputs = sources(self.app, plans, topics)
-            said = fingerprint(plan.query, [f"{inputs[r].topic} {inputs[r].schema}" for r in plan.query.reads])
+            read_as = [f"{inputs[r].topic} {inputs[r].schema}" for r in plan.query.reads]
+            said = fingerprint(plan.query, [*read_as, *(["partial sessions"] if plan.sessions else [])])
             found = generations_of(plan.query, marks)
             generation = self._generation(plan.query, said, found, folder)
             topics[name], chosen[name] = generation.topic, generation
@@ -124,10 +125,10 @@ class Runner:
         query = generation.query
         policy = COMPACTED if query.kind is Kind.VIEW else {}
         ensure_topic(self.cluster, generation.topic, query.partitions, policy)
-        if query.kind is Kind.VIEW:
-            ensure_topic(self.cluster, f"{generation.id}.dead")
-        elif query.kind is Kind.ALERT:
+        if query.kind is Kind.ALERT:
             ensure_topic(self.cluster, f"{query.id}.dead", 1, {})
+        else:
+            ensure_topic(self.cluster, f"{generation.id}.dead")
 
     def run(self) -> int:
         """Run until it is enough; returns the exit code: 1 if a query failed."""

@@ -36,15 +36,33 @@ _OPERATORS = {
 class Table:
     """A table by its changes. ``changes`` is the DataFrame of them, with a boolean column ``_deleted``."""
 
-    def __init__(self, name: str, key: tuple[str, ...], changes: Callable[[], DataFrame]) -> None:
+    def __init__(
+        self,
+        name: str,
+        key: tuple[str, ...],
+        changes: Callable[[], DataFrame],
+        versions: Callable[[], DataFrame] | None = None,
+    ) -> None:
         self.name = name
         self.key = key
         self._changes_of = changes
+        self._versions_of = versions
 
     @property
     def changes(self) -> DataFrame:
         """The changes as rows, in the order they were made: all columns, and ``_deleted``."""
         return self._changes_of()
+
+    @property
+    def versions(self) -> DataFrame:
+        """The changes as ``changes`` has them, with ``_time``, since when each holds, and ``_version``, its id."""
+        if self._versions_of is None:
+            raise InvalidDeclaration(
+                f"table {self.name!r} is computed in this query, so its versions have no times.",
+                detail=str(caller()),
+                hint="make it a view of its own, and read that",
+            )
+        return self._versions_of()
 
     def __repr__(self) -> str:
         return f"Table({self.name!r}, key={list(self.key)})"

@@ -2,34 +2,20 @@
 
 In a view's result a window is two columns: NAME is its start, NAME_end its end; and a last column ``final`` says
 whether the watermark has passed its end, so that the row will not change any more. Tumbling and hopping windows show
-their partial results as they change. Spark gives sessions only once they are over: those rows are always final.
+their partial results as they change, and so do sessions; a session that is swallowed by another is deleted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from headrace.pipelines.building import current
 from headrace.pipelines.places import caller, wrong
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["hopping", "reading", "session", "tumbling"]
-
-_event_times: ContextVar[tuple[str, ...]] = ContextVar("event_times", default=())
-
-
-@contextmanager
-def reading(event_times: tuple[str, ...]) -> Iterator[None]:
-    """While a view's function runs: the event-time columns of what it reads."""
-    token = _event_times.set(event_times)
-    try:
-        yield
-    finally:
-        _event_times.reset(token)
+__all__ = ["hopping", "session", "tumbling"]
 
 
 def tumbling(size: str, *, on: str | None = None, offset: str | None = None) -> Column:
@@ -58,7 +44,7 @@ def _time(on: str | None) -> Column:
 
     if on is not None:
         return F.col(on)
-    known = tuple(dict.fromkeys(_event_times.get()))
+    known = tuple(dict.fromkeys(current().event_times))
     if len(known) == 1:
         return F.col(known[0])
     if not known:

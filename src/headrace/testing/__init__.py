@@ -7,14 +7,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headrace.testing.app import AppUnderTest, Crash, Letter
+    from headrace.testing.app import AppUnderTest, Crash, Deleted, Letter
     from headrace.testing.clock import ManualClock
 
-__all__ = ["AppUnderTest", "Crash", "Letter", "ManualClock"]
+__all__ = ["AppUnderTest", "Crash", "Deleted", "Letter", "ManualClock"]
 
 _HOMES = {
     "AppUnderTest": "headrace.testing.app",
     "Crash": "headrace.testing.app",
+    "Deleted": "headrace.testing.app",
     "Letter": "headrace.testing.app",
     "ManualClock": "headrace.testing.clock",
 }

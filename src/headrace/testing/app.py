@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["AppUnderTest", "Crash", "Letter", "shared_spark"]
+__all__ = ["AppUnderTest", "Crash", "Deleted", "Letter", "shared_spark"]
 
 ROUNDS = 200
 
@@ -61,6 +61,13 @@ class Letter:
     value: bytes | None
     reason: str
     headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """The row of a table with this key is deleted: ``send("customers", Deleted({"id": 7}))``."""
+
+    key: Mapping[str, Any]
 
 
 class _Crashed(Exception):
@@ -150,7 +157,7 @@ class AppUnderTest:
             self.runner.stop()
             self.runner = None
 
-    def send(self, topic: str, *rows: Mapping[str, Any] | bytes | Crash) -> None:
+    def send(self, topic: str, *rows: Mapping[str, Any] | bytes | Crash | Deleted) -> None:
         """Send rows to a stream's or table's topic, and process them. Bytes are sent as they are."""
         producer = Producer(self._runner.cluster.config(linger_ms=0))
         for row in rows:
@@ -158,8 +165,8 @@ class AppUnderTest:
                 producer.flush(30)
                 self._crash(row)
             else:
-                value = row if isinstance(row, bytes) else json.dumps(row, default=str).encode()
-                producer.produce(topic, value=value, key=self._key(topic, row), timestamp=self.clock.now_ms())
+                key = self._key(topic, row.key if isinstance(row, Deleted) else row)
+                producer.produce(topic, value=_value(row), key=key, timestamp=self.clock.now_ms())
         producer.flush(30)
         self.settle()
 
@@ -261,3 +268,9 @@ class AppUnderTest:
             ]
         finally:
             feed.close()
+
+
+def _value(row: Mapping[str, Any] | bytes | Deleted) -> bytes | None:
+    if isinstance(row, Deleted):
+        return None
+    return row if isinstance(row, bytes) else json.dumps(row, default=str).encode()

@@ -39,6 +39,10 @@ class SourceOptions:
     max_records_per_trigger: int | None = None
     client: tuple[tuple[str, str], ...] = ()
     """More settings for the Kafka client."""
+    versions: bool = False
+    """Of changes: also ``_time``, since when a change holds, and ``_version``, its id."""
+    valid_from: str | None = None
+    """The column that ``_time`` is taken from where it is not null; otherwise it is the record's timestamp."""
     kind: str = "events"
     """``events``; or ``changes`` of a table, where a record without a value is the deletion of its key (a JSON object
     of the key columns), and a column ``_deleted`` says so."""

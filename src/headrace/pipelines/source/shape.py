@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql.types import StructField, StructType
 
-__all__ = ["DELETED", "RAW", "Shape", "output_type", "shape_of"]
+__all__ = ["DELETED", "RAW", "TIME", "VERSION", "Shape", "output_type", "shape_of"]
 
-DELETED = "_deleted"
+DELETED, TIME, VERSION = "_deleted", "_time", "_version"
 RAW = ("key", "value", "headers", "topic", "partition", "offset", "timestamp")
 
 
@@ -30,7 +30,7 @@ class Shape:
 
 def output_type(options: SourceOptions, declared: StructType) -> StructType:
     """What Spark gets for a declared schema."""
-    from pyspark.sql.types import BooleanType, StructField, StructType
+    from pyspark.sql.types import BooleanType, StringType, StructField, StructType, TimestampType
 
     names = set(declared.names)
     for name in (*(options.columns or ()), *_for_time(options)):
@@ -40,6 +40,8 @@ def output_type(options: SourceOptions, declared: StructType) -> StructType:
     fields = [field for field in declared.fields if field.name in wanted]
     if options.kind == "changes":
         fields.append(StructField(DELETED, BooleanType()))
+        if options.versions:
+            fields += [StructField(TIME, TimestampType()), StructField(VERSION, StringType())]
     return StructType(fields + (_raw_fields(names) if options.raw else []))
 
 

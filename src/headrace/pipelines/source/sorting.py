@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from headrace import _kernel
 from headrace.pipelines.source.options import SourceOptions
-from headrace.pipelines.source.shape import DELETED, Shape
+from headrace.pipelines.source.shape import DELETED, TIME, VERSION, Shape
 from headrace.pipelines.time import corrected
 
 __all__ = ["Aside", "Bounds", "Sorted", "sort_records"]
@@ -122,8 +122,8 @@ def _output(
     columns: list[pa.Array] = []
     for field in shape.output:
         raw = shape.raw.get(field.name)
-        if field.name == DELETED and options.kind == "changes":
-            column = pc.is_null(source.column("value"))
+        if options.kind == "changes" and field.name in (DELETED, TIME, VERSION):
+            column = _of_change(field.name, rows, source, partition, options)
         elif raw is None:
             column = rows.column(field.name)
         elif raw == "topic":
@@ -136,3 +136,15 @@ def _output(
     if not columns:
         return rows
     return pa.RecordBatch.from_arrays(columns, schema=shape.output)
+
+
+def _of_change(
+    name: str, rows: pa.RecordBatch, source: pa.RecordBatch, partition: int, options: SourceOptions
+) -> pa.Array:
+    """What is said of a change: whether it deletes, since when it holds, its id."""
+    if name == DELETED:
+        return pc.is_null(source.column("value"))
+    if name == VERSION:
+        return pc.binary_join_element_wise(str(partition), source.column("offset").cast(pa.string()), "-")
+    recorded = source.column("timestamp").cast(pa.timestamp("us", tz="UTC"))
+    return recorded if options.valid_from is None else pc.coalesce(rows.column(options.valid_from), recorded)

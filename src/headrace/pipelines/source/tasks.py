@@ -21,11 +21,11 @@ from headrace.pipelines.source.reports import Report
 from headrace.pipelines.source.shape import Shape
 from headrace.pipelines.source.sorting import Bounds, sort_records
 
-__all__ = ["BatchTask", "StreamTask", "feed_of", "read_batch_task", "read_stream_task"]
+__all__ = ["BatchTask", "StreamTask", "aside_writer", "feed_of", "read_batch_task", "read_stream_task"]
 
 _Place = tuple[str, str | None, tuple[tuple[str, str], ...]]
 _feeds: dict[_Place, Feed] = {}
-_writers: dict[_Place, AsideWriter] = {}
+_writers: dict[tuple[str, tuple[tuple[str, str], ...]], AsideWriter] = {}
 
 
 class StreamTask(InputPartition):
@@ -54,12 +54,16 @@ def feed_of(options: SourceOptions) -> Feed:
     return _feeds[place]
 
 
+def aside_writer(bootstrap: str, client: tuple[tuple[str, str], ...]) -> AsideWriter:
+    """This process's writer of dead and late rows."""
+    if (bootstrap, client) not in _writers:
+        _writers[bootstrap, client] = AsideWriter(Cluster(bootstrap, dict(client)))
+    return _writers[bootstrap, client]
+
+
 def read_stream_task(task: StreamTask, options: SourceOptions, shape: Shape) -> Iterator[pa.RecordBatch]:
     """The rows for Spark; dead and late ones, and the reports, are on disk when it ends."""
-    place = (options.bootstrap, options.data, options.client)
-    if place not in _writers:
-        _writers[place] = AsideWriter(Cluster(options.bootstrap, dict(options.client)))
-    feed, writer, reports = feed_of(options), _writers[place], []
+    feed, writer, reports = feed_of(options), aside_writer(options.bootstrap, options.client), []
     for read in task.ranges:
         counts, largest = Counts(), None
         for records in feed.read(options.topic, read.partition, read.start, read.end):

@@ -1,0 +1,53 @@
+"""What a query's function may know of its query while it runs: the operators and windows that it calls ask here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from itertools import count
+
+__all__ = ["BUCKETS", "Building", "building", "current", "next_operator"]
+
+BUCKETS = 8
+"""Into how many buckets the keys of an operator are put, unless a query was rescaled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Building:
+    """The query that is being built."""
+
+    query: str = ""
+    """Its id; empty outside of a query."""
+    event_times: tuple[str, ...] = ()
+    """The event-time columns of what it reads."""
+    bootstrap: str = ""
+    """Where the broker is; empty while the query is only planned."""
+    client: tuple[tuple[str, str], ...] = ()
+    buckets: int = BUCKETS
+
+
+_current: ContextVar[tuple[Building, count[int]]] = ContextVar("building")
+
+
+@contextmanager
+def building(query: Building) -> Iterator[None]:
+    """While a query's function runs."""
+    token = _current.set((query, count()))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def current() -> Building:
+    """The query that is being built; an empty one if none is."""
+    found = _current.get(None)
+    return Building() if found is None else found[0]
+
+
+def next_operator() -> int:
+    """The number of the next keyed operator of the query, in the order of its function's calls."""
+    found = _current.get(None)
+    return 0 if found is None else next(found[1])

@@ -1,0 +1,119 @@
+"""What Spark calls in its workers: an operator's step for each bucket that has rows or is due."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+from headrace.pipelines.state.cache import worker_cache
+from headrace.pipelines.state.log import CHUNK_KEY, CHUNK_VALUE, HEAD, BucketLog, Head
+from headrace.pipelines.state.operator import Operator, Step
+from headrace.pipelines.state.packing import read_blob, write_blob
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Address", "KeyedProcessor"]
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Which operator of which query this is, and where its dead rows go."""
+
+    query: str
+    operator: int
+    bootstrap: str
+    client: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        return f"the state of {self.query or 'a query'}, operator {self.operator}"
+
+
+class KeyedProcessor(StatefulProcessor):
+    """Spark's side of an operator. Its output is blobs."""
+
+    def __init__(self, operator: Operator, inputs: Mapping[str, pl.Schema], address: Address) -> None:
+        self._operator = operator
+        self._inputs = inputs
+        self._address = address
+
+    def init(self, handle: Any) -> None:
+        """Spark begins with a partition."""
+        self._handle = handle
+        self._head = handle.getValueState("head", HEAD)
+        self._chunks = handle.getMapState("chunks", CHUNK_KEY, CHUNK_VALUE)
+
+    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
+        """The blobs of a bucket."""
+        packed = [row for frame in rows for row in frame.itertuples(index=False)]
+        packed.sort(key=lambda row: (row.task, row.number))
+        delta = {tag: [read_blob(row.rows) for row in packed if row.tag == tag] for tag in self._inputs}
+        frames = {tag: pl.concat(found) if found else self._inputs[tag].to_frame() for tag, found in delta.items()}
+        return self._step(int(key[0]), frames, timerValues, due=False)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
+        """A bucket is due."""
+        empty = {tag: schema.to_frame() for tag, schema in self._inputs.items()}
+        return self._step(int(key[0]), empty, timerValues, due=True)
+
+    def close(self) -> None:
+        """Spark is done with a partition."""
+
+    def _step(self, bucket: int, delta: Mapping[str, pl.DataFrame], times: Any, *, due: bool) -> Iterator[pd.DataFrame]:
+        import pandas as pd
+
+        name = (self._address.query, self._address.operator, bucket)
+        found = self._head.get()
+        head = Head.read(found[0] if found else None)
+        log = BucketLog(head, self._chunks, f"bucket {bucket} of {self._address}")
+        state = log.state(self._operator, worker_cache.take(name))
+        watermark_ms = times.getCurrentWatermarkInMs()
+        step = self._operator.step(state.tables, delta, watermark_ms * 1000 if watermark_ms > 0 else None)
+        changes = state.take(step.changes)
+        if changes:
+            log.append(changes)
+        if self._wake(head, step, watermark_ms, due=due) or changes:
+            self._head.update((head.text(),))
+        worker_cache.put(name, head.last, state)
+        if step.dead is not None and len(step.dead):
+            self._bury(step.dead)
+        if step.output is not None and len(step.output):
+            yield pd.DataFrame({"rows": [write_blob(step.output)]})
+
+    def _wake(self, head: Head, step: Step, watermark_ms: int, *, due: bool) -> bool:
+        """Have the timer that the step wants; whether it is another one."""
+        wanted = None if step.wake_us is None else max(-(-step.wake_us // 1000), watermark_ms + 1)
+        if wanted == head.wake_ms:
+            return False
+        if head.wake_ms is not None and not due:  # Spark takes the timer that has rung away itself
+            self._handle.deleteTimer(head.wake_ms)
+        if wanted is not None:
+            self._handle.registerTimer(wanted)
+        head.wake_ms = wanted
+        return True
+
+    def _bury(self, rows: pl.DataFrame) -> None:
+        """Rows that the operator could not process, on the query's dead-letter topic; the same again is the same."""
+        from headrace.pipelines.source.tasks import aside_writer
+
+        writer = aside_writer(self._address.bootstrap, self._address.client)
+        seen: dict[str, int] = {}
+        for reason, detail, row in rows.select("reason", "detail", "row").rows():
+            mark = hashlib.sha256(row.encode()).hexdigest()[:24]
+            seen[mark] = seen.get(mark, -1) + 1
+            writer.put(
+                f"{self._address.query}.dead",
+                f"{self._address.query}/{self._address.operator}/{mark}/{seen[mark]}",
+                row.encode(),
+                [
+                    ("headrace.reason", reason.encode()),
+                    ("headrace.detail", detail.encode()),
+                    ("headrace.query", self._address.query.encode()),
+                ],
+            )
+        writer.flush()

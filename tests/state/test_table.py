@@ -1,0 +1,67 @@
+"""State tables and their chunks against a plain list of rows."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.pipelines.state import Changes, Step, TableType
+from headrace.pipelines.state.chunks import DamagedChunk, decode, encode, to_merge
+from headrace.pipelines.state.operator import ID
+from tests.state.bucket import Bucket
+
+KIND = TableType({"key": pl.String(), "number": pl.Int64()}, ("key",))
+ROWS = st.lists(st.tuples(st.sampled_from(["a", "b", "c", None]), st.integers(0, 9)), max_size=6)
+BATCH = st.tuples(ROWS, st.integers(0, 9), st.sampled_from(["stay", "other worker", "lost"]))
+
+
+class Keep:
+    """Adds its rows, and removes those whose number was asked for."""
+
+    tables = {"rows": KIND}
+
+    def step(self, state, delta, watermark_us):
+        gone = state["rows"].where(pl.col("number") == watermark_us)
+        found = state["rows"].lookup(delta["rows"].select("key"))
+        return Step(found, {"rows": Changes(delta["rows"], gone[ID])}, state["rows"].min("number"))
+
+
+def frame(rows):
+    return pl.DataFrame(rows, schema=KIND.columns, orient="row")
+
+
+@given(st.lists(BATCH, max_size=60))
+def test_a_table_is_what_was_added_and_not_removed_whatever_is_merged_and_lost(batches):
+    bucket, plain, worker = Bucket(Keep()), [], 0
+    for rows, removed, fate in batches:
+        if fate == "lost":
+            bucket.lose_caches()
+        worker = 1 - worker if fate == "other worker" else worker
+        found = bucket.step({"rows": frame(rows)}, removed, worker=worker)
+        keys = {key for key, _ in rows}
+        assert sorted(found.drop(ID).rows(), key=str) == sorted([r for r in plain if r[0] in keys], key=str)
+        assert bucket.wake_us == min((number for _, number in plain), default=None)
+        plain = [row for row in plain if row[1] != removed] + rows
+    assert bucket.rows("rows").drop(ID).rows() == plain
+    assert len(bucket.chunks) < 2 * 16 + 6
+
+
+def test_a_chunk_with_a_flipped_bit_is_refused_and_named():
+    chunk = encode({"rows": Changes(frame([("a", 1)]).with_row_index(ID), None, 1)})
+    assert decode(chunk)["rows"].next_id == 1
+    for at in range(0, len(chunk), 7):
+        flipped = chunk[:at] + bytes([chunk[at] ^ 1]) + chunk[at + 1 :]
+        with pytest.raises(DamagedChunk, match="bucket 3 cannot be read"):
+            decode(flipped, "bucket 3")
+
+
+def test_merging_leaves_a_number_of_chunks_that_grows_with_the_logarithm():
+    sizes: list[int] = []
+    for _ in range(5000):
+        sizes.append(100)
+        if (wanted := to_merge(sizes)) is not None:
+            sizes[wanted.start : wanted.stop] = [sum(sizes[wanted.start : wanted.stop])]
+    assert len(sizes) < 45
+    assert sum(sizes) == 500_000
