@@ -44,7 +44,7 @@ def test_queries_over_windows(tmp_path: Path) -> None:
     with running(windows.app, tmp_path, 5_000) as app:
         ensure_same("q5", app.stream("q5"), closed="window_start")
         ensure_same("q8", app.view("q8"))
-        ensure_same("q11", app.view("q11"), {"starttime": "session", "endtime": "session_end"}, closed="starttime")
+        ensure_same("q11", app.stream("q11"), {"starttime": "session", "endtime": "session_end"}, closed="starttime")
         ensure_same("q17", app.view("q17"))
         totals: dict[int, int] = {}
         for row in app.view("q12"):

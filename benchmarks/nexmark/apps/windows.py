@@ -33,9 +33,9 @@ def q8(events):
     return found.where("name IS NOT NULL AND sells").select("id", "name", "window_start")
 
 
-@app.view(key=["bidder", "session"])
+@app.derive()
 def q11(events):
-    """User sessions: how many bids somebody made until there was none for ten seconds."""
+    """User sessions: how many bids somebody made until there was none for ten seconds; once a session is over."""
     return (
         bids(events).groupBy("bidder", hr.session("10 seconds").alias("session")).agg(F.count("*").alias("bid_count"))
     )
