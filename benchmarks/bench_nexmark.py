@@ -9,7 +9,7 @@ queries one after the other, and the engines take turns at each query. A query r
 to warm up, and then from the start over all of them. Only the second run counts: events per second from its start to
 its end, and events per second of processor time of all processes of the engine. Flink and Spark read over the Kafka
 protocol, Headrace the node's files; the node's own processor time is not counted. Every engine drops the rows that a
-query gives (q10 writes files). Prints a table and writes benchmarks/results/nexmark-TIME.json.
+query gives (q10 writes files). Patterns (c0 to c3) run over 100,000 events. Prints a table and writes benchmarks/results/nexmark-TIME.json.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -40,6 +41,9 @@ from benchmarks.nexmark.topic import create_topic, fill
 RESULTS = ROOT / "benchmarks" / "results"
 FLINK = ROOT / ".tools" / "flink" / "venv" / "bin" / "python"
 PARTITIONS = 4
+PATIENCE_S = 1800.0
+PATTERN_EVENTS = 100_000
+"""Patterns run over so many: Flink takes a minute for them."""
 STATELESS = ("q0", "q1", "q2", "q14", "q21", "q22")
 IMPOSSIBLE = {
     "flink": {"q6", "q13"},
@@ -52,54 +56,67 @@ console = Console(width=140 if not sys.stdout.isatty() else None)
 
 
 class Engine:
-    """A process that answers."""
+    """A process that answers; started when it is first asked, and anew after a failure."""
 
     def __init__(self, name: str, command: list[str], folder: Path) -> None:
-        self.name, self.folder = name, folder
+        self.name, self._command = name, command
+        self._errors = folder / "errors.log"
+        self._process: subprocess.Popen[str] | None = None
         folder.mkdir(parents=True)
-        self._errors: IO[bytes] = (folder / "errors.log").open("ab")
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
-            preexec_fn=die_with_parent,
-        )
-        self._answer()
 
-    def run(self, query: str, events: int) -> Figures:
-        """Events per second and per processor second."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"query": query, "warm": "first", "topic": "events"}) + "\n")
-        self._process.stdin.flush()
-        found = self._answer()
+    def run(self, query: str, topic: str) -> dict[str, float]:
+        """Seconds and processor seconds."""
+        process = self._process or self._started()
+        assert process.stdin is not None
+        process.stdin.write(json.dumps({"query": query, "warm": f"{topic}-first", "topic": topic}) + "\n")
+        process.stdin.flush()
+        found = self._answer(process)
         if "failed" in found:
             raise RuntimeError(found["failed"])
-        return {"events_per_s": events / found["seconds"], "events_per_cpu_s": events / found["cpu"]}
+        return found
 
     def end(self) -> None:
-        """Close its input, and wait."""
+        """Close its input, and wait a little."""
+        if self._process is None:
+            return
         assert self._process.stdin is not None
-        self._process.stdin.close()
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
         try:
             self._process.wait(30)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._errors.close()
+        self._process = None
 
-    def _answer(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if line.startswith(MARK):
-                found: dict[str, Any] = json.loads(line.removeprefix(MARK))
-                return found
-        raise RuntimeError(
-            f"{self.name} has ended:\n{(self.folder / 'errors.log').read_text(errors='replace')[-3000:]}"
-        )
+    def _started(self) -> subprocess.Popen[str]:
+        with self._errors.open("ab") as errors:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
+                preexec_fn=die_with_parent,
+            )
+        self._answer(self._process)
+        return self._process
+
+    def _answer(self, process: subprocess.Popen[str]) -> dict[str, Any]:
+        assert process.stdout is not None
+        patience = threading.Timer(PATIENCE_S, process.kill)
+        patience.start()
+        try:
+            for line in process.stdout:
+                if line.startswith(MARK):
+                    found: dict[str, Any] = json.loads(line.removeprefix(MARK))
+                    return found
+        finally:
+            patience.cancel()
+        self.end()
+        raise RuntimeError(f"{self.name} has ended:\n{self._errors.read_text(errors='replace')[-3000:]}")
 
 
 def commands(node: Headrace, folder: Path) -> dict[str, list[str]]:
@@ -115,13 +132,14 @@ ENGINES = ("headrace", "flink", "spark")
 
 
 @contextmanager
-def filled(folder: Path, events: int) -> Iterator[Headrace]:
-    """A node with the events, and a tenth of them."""
+def filled(folder: Path, events: dict[str, int]) -> Iterator[Headrace]:
+    """A node with topics of so many events, and for each another with a tenth of them."""
     node = Headrace(folder / "node")
     try:
-        for topic, count in (("first", events // 10), ("events", events)):
-            create_topic(node.bootstrap, topic, PARTITIONS)
-            fill(node.bootstrap, topic, Stream(Settings()), range(count), PARTITIONS)
+        for topic, count in events.items():
+            for name, part in ((f"{topic}-first", count // 10), (topic, count)):
+                create_topic(node.bootstrap, name, PARTITIONS)
+                fill(node.bootstrap, name, Stream(Settings()), range(part), PARTITIONS)
         yield node
     finally:
         node.kill9()
@@ -139,20 +157,19 @@ def measured(engines: list[str], queries: list[str], rounds: int, events: int) -
     """Of each query and engine the figures of all rounds."""
     found: dict[str, dict[str, list[Figures]]] = {}
     folder = Path(tempfile.mkdtemp(prefix="nexmark-"))
+    topics = {topic_of(query): PATTERN_EVENTS if topic_of(query) == "patterns" else events for query in queries}
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         console.print(f"filling a topic with {events:,} events")
-        node = stack.enter_context(filled(folder, events))
-        running = {}
-        for name, command in commands(node, folder).items():
-            if name in engines:
-                running[name] = Engine(name, command, folder / name)
-                stack.callback(running[name].end)
+        node = stack.enter_context(filled(folder, topics))
+        running = {name: Engine(name, command, folder / name) for name, command in commands(node, folder).items()}
+        for engine in running.values():
+            stack.callback(engine.end)
         for number in range(rounds):
             for query in queries:
                 for name in engines[:: 1 if number % 2 == 0 else -1]:
                     if can_say(name, query):
-                        one = _figures(running[name], query, events)
+                        one = _figures(running[name], query, topics[topic_of(query)])
                         if one is not None:
                             found.setdefault(query, {}).setdefault(name, []).append(one)
                             shown = ", ".join(f"{key} {value:,.0f}" for key, value in one.items())
@@ -160,13 +177,18 @@ def measured(engines: list[str], queries: list[str], rounds: int, events: int) -
     return found
 
 
+def topic_of(query: str) -> str:
+    return "patterns" if query.startswith("c") else "events"
+
+
 def _figures(engine: Engine, query: str, events: int) -> Figures | None:
     os.sync()
     try:
-        return engine.run(query, events)
-    except RuntimeError as problem:
-        console.print(f"{query}, {engine.name}: [red]failed[/red]: {problem}", markup=True)
+        found = engine.run(query, topic_of(query))
+    except (RuntimeError, BrokenPipeError) as problem:
+        console.print(f"{query}, {engine.name}: failed: {problem}", markup=False)
         return None
+    return {"events_per_s": events / found["seconds"], "events_per_cpu_s": events / found["cpu"]}
 
 
 def medians(found: dict[str, dict[str, list[Figures]]], key: str) -> dict[str, dict[str, float]]:
