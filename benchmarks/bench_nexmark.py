@@ -9,7 +9,8 @@ queries one after the other, and the engines take turns at each query. A query r
 to warm up, and then from the start over all of them. Only the second run counts: events per second from its start to
 its end, and events per second of processor time of all processes of the engine. Flink and Spark read over the Kafka
 protocol, Headrace the node's files; the node's own processor time is not counted. Every engine drops the rows that a
-query gives (q10 writes files). Patterns (c0 to c3) run over 100,000 events. Prints a table and writes benchmarks/results/nexmark-TIME.json.
+query gives (q10 writes files). Patterns (c0 to c3) run over
+100,000 events. Prints a table and writes benchmarks/results/nexmark-TIME.json.
 """
 
 from __future__ import annotations

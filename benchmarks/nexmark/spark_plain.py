@@ -17,6 +17,7 @@ from benchmarks.nexmark.answers import serve
 from benchmarks.nexmark.events import LATENESS, SCHEMA
 from benchmarks.nexmark.spark_queries import QUERIES
 from benchmarks.pipeline_engines import session
+from headrace.pipelines.building import Building, building
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,7 +51,9 @@ class PlainSpark:
 
     def run(self, query: str, topic: str) -> None:
         """All of a topic."""
-        write(QUERIES[query](self._events(topic)), query, "update" if query in UPDATED else "append", self.folder)
+        with building(Building(query, event_times=("dateTime",))):
+            frame = QUERIES[query](self._events(topic))
+        write(frame, query, "update" if query in UPDATED else "append", self.folder)
 
     def _events(self, topic: str) -> DataFrame:
         from pyspark.sql import functions as F
