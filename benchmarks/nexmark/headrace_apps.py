@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from benchmarks.nexmark.answers import serve
 from benchmarks.nexmark.apps import APPS
 from benchmarks.nexmark.spark_plain import BATCH, write
+from headrace.pipelines.building import Building
 from headrace.pipelines.plan import Input, built, planned, sources
 from headrace.pipelines.source import SourceOptions, needed_columns, read_stream
 from headrace.pipelines.spark import start_spark
@@ -41,7 +42,8 @@ class HeadraceApps:
         inputs = {name: replace(one, topic=topic) for name, one in sources(app, {}, {}).items()}
 
         def result(read: DataFrame | None) -> DataFrame:
-            return built(self.spark, plan.query, inputs, lambda one: read or self._read(one, columns)).frame
+            known = Building(plan.query.id, bootstrap=self.bootstrap)
+            return built(self.spark, plan.query, inputs, lambda one: read or self._read(one, columns), known).frame
 
         columns = needed_columns(self.spark, result, inputs["events"].schema)
         write(result(None), query, plan.output_mode, self.folder)

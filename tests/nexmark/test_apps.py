@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from benchmarks.nexmark.apps import rows, windows
+from benchmarks.nexmark.apps import highest, joins, rows, windows
 from benchmarks.nexmark.generator import Stream
 from benchmarks.nexmark.topic import fill
 
@@ -50,3 +50,14 @@ def test_queries_over_windows(tmp_path: Path) -> None:
         for row in app.view("q12"):
             totals[row["bidder"]] = totals.get(row["bidder"], 0) + row["bid_count"]
         ensure_same("q12", [{"bidder": one, "bid_count": count} for one, count in totals.items()])
+
+
+def test_joins(tmp_path: Path) -> None:
+    with running(joins.app, tmp_path, 4_000) as app:
+        for query in ("q3", "q20", "q23"):
+            ensure_same(query, app.stream(query))
+
+
+def test_the_highest_bids_of_windows(tmp_path: Path) -> None:
+    with running(highest.app, tmp_path, 4_000) as app:
+        ensure_same("q7", app.stream("q7"), closed="window_end")
