@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 HEAD := printf '\n\033[1m%s\033[0m\n'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup kafka test check unit system lint format types layers native faults fuzz bench-broker bench-pipelines bench-nexmark demo clean
+.PHONY: help setup kafka test check unit system lint format types layers native faults fuzz bench-broker bench-pipelines bench-state bench-nexmark demo clean
 
 help: ## Show this list
 	@echo "Headrace: a log that speaks the Kafka protocol, pipelines on Spark, live views. Start with 'make demo' or 'make test'."
@@ -97,6 +97,9 @@ bench-nexmark: setup ## NEXMark in Headrace, Flink and plain Spark, side by side
 	@scripts/fetch-spark-kafka
 	@scripts/fetch-flink
 	@$(BIN)/python -m benchmarks.bench_nexmark $(BENCH)
+
+bench-state: setup ## The keyed operator against transformWithState and Spark's own aggregation
+	@$(BIN)/python -m benchmarks.bench_state $(BENCH)
 
 demo: setup ## A shop with live views for a minute (DEMO_SECONDS=60), then every view is checked against the log
 	@DEMO_SECONDS=$(DEMO_SECONDS) $(BIN)/headrace demo

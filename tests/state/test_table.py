@@ -24,6 +24,8 @@ class Keep:
 
     def step(self, state, delta, watermark_us):
         gone = state["rows"].where(pl.col("number") == watermark_us)
+        again = state["rows"].lookup(pl.DataFrame({"number": [watermark_us]}), ("number",))
+        assert again.sort(ID).equals(gone.sort(ID)), "rows are found by other columns too"
         found = state["rows"].lookup(delta["rows"].select("key"))
         return Step(found, {"rows": Changes(delta["rows"], gone[ID])}, state["rows"].min("number"))
 
