@@ -79,7 +79,7 @@ class Sliding:
         needed = [*self.by, self.time, *(one.column for one in self.aggregates.values() if one.column is not None)]
         recent = {name: self.columns[name] for name in needed}
         return {
-            "waiting": TableType(self.columns, ()),
+            "waiting": TableType(self.columns, (), tuple(self.by)),
             "recent": TableType({**recent, _SLOT: pl.Int64()}, (*self.by, _SLOT)),
         }
 

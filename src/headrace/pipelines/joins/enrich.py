@@ -164,7 +164,7 @@ class Enrich:
         about = {DELETED: pl.Boolean(), TIME: pl.Datetime("us", "UTC"), VERSION: pl.String()}
         return {
             "versions": TableType({**self.table, **about}, tuple(self.on.values())),
-            "held": TableType(events, ()),
+            "held": TableType(events, (), tuple(self.on)),
             "awaiting": TableType(events, tuple(self.on)),
         }
 
