@@ -24,6 +24,7 @@ __all__ = [
     "ensure_column",
     "ensure_stream",
     "event_time",
+    "event_times",
     "length_us",
     "on_columns",
     "struct_of",
@@ -61,9 +62,14 @@ def columns_named(what: str, names: str | Iterable[str], columns: Iterable[str],
     return found
 
 
+def event_times(frame: DataFrame) -> list[str]:
+    """The columns that a watermark is kept of."""
+    return [field.name for field in frame.schema.fields if WATERMARK in (field.metadata or {})]
+
+
 def event_time(what: str, frame: DataFrame, place: Place) -> str:
     """The column of a stream's event time."""
-    found = [field.name for field in frame.schema.fields if WATERMARK in (field.metadata or {})]
+    found = event_times(frame)
     if len(found) != 1:
         has = "several event times" if found else "no event time"
         raise wrong(

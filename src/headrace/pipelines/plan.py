@@ -20,12 +20,13 @@ from headrace.pipelines.sink import DELETED, FINAL
 from headrace.pipelines.source.options import SourceOptions
 from headrace.pipelines.source.shape import output_type
 from headrace.pipelines.sql import CHANGES
+from headrace.pipelines.state.frames import WATERMARK
 from headrace.pipelines.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Input", "Planned", "Result", "built", "empty", "planned", "sources"]
+__all__ = ["Input", "Planned", "Result", "built", "empty", "planned", "sources", "with_event_time"]
 
 _WINDOWS = ("spark.timeWindow", "spark.sessionWindow")
 
@@ -177,10 +178,17 @@ def empty(spark: SparkSession, one: Input) -> DataFrame:
     declared = StructType.fromDDL(one.schema)
     if not isinstance(declared, StructType):
         raise HeadraceError(f"{one.schema!r} is no schema.")
-    frame = spark.createDataFrame([], output_type(options, declared))
-    if one.event_time is not None:
-        frame = frame.withWatermark(one.event_time.column, f"{one.event_time.lateness_ms} milliseconds")
-    return frame
+    return with_event_time(spark.createDataFrame([], output_type(options, declared)), one)
+
+
+def with_event_time(frame: DataFrame, one: Input) -> DataFrame:
+    """A relation that does not stream, its event time marked as Spark marks it of a stream."""
+    from pyspark.sql import functions as F
+
+    if one.event_time is None:
+        return frame
+    name = one.event_time.column
+    return frame.withColumn(name, F.col(f"`{name}`").alias(name, metadata={WATERMARK: 0}))
 
 
 def _flattened(spark: SparkSession, frame: DataFrame) -> Result:

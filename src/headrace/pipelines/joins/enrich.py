@@ -28,6 +28,7 @@ from headrace.pipelines.arguments import (
     ensure_column,
     ensure_stream,
     event_time,
+    event_times,
     length_us,
     on_columns,
     struct_of,
@@ -36,7 +37,7 @@ from headrace.pipelines.arguments import (
 from headrace.pipelines.places import Place, caller, wrong
 from headrace.pipelines.source.shape import DELETED, TIME, VERSION
 from headrace.pipelines.state.dead import timed
-from headrace.pipelines.state.frames import Keyed, has_watermark, keyed, polars_schema
+from headrace.pipelines.state.frames import Keyed, keyed, polars_schema
 from headrace.pipelines.state.operator import ID, Changes, State, Step, TableType
 from headrace.pipelines.state.spans import codes, in_order, microseconds
 from headrace.pipelines.table import Table
@@ -94,7 +95,8 @@ def enrich(
             place,
             f"say on= with all of the key, like {{'column': {table.key[0]!r}}}",
         )
-    time = event_time(what, stream, place) if as_of is not None or missing == "wait" or has_watermark(stream) else None
+    timed = as_of is not None or missing == "wait" or event_times(stream)
+    time = event_time(what, stream, place) if timed else None
     if as_of is not None:
         _ensure_time(what, as_of, stream, place)
     stream, versions = with_equal_types(what, stream, table.versions, pairs, place)
