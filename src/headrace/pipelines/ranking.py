@@ -64,15 +64,25 @@ class Ranking:
         if rows.is_empty():
             return Step()
         if self.key is None:
-            new, gone = self._top(rows.select(*self.columns)).drop(RANK), None
+            new, gone = self._ranked(rows.select(*self.columns)).filter(self._first), None
             groups = new.select(self.by)
         else:
             new, gone, groups = self._moved(state, rows, self.key)
         old = state["rows"].lookup(groups)
-        was = self._top(old)
         staying = old if gone is None else old.join(gone, on=ID, how="anti")
-        now = self._top(pl.concat([staying, new.select(pl.lit(None, pl.UInt64).alias(ID), *self.columns)]))
-        return Step(self._output(was, now), {"rows": self._changes(was, now, new, gone)})
+        ranked = self._ranked(pl.concat([staying, new.select(pl.lit(None, pl.UInt64).alias(ID), *self.columns)]))
+        now = ranked.filter(self._first)
+        if gone is not None:
+            return Step(self._output(old, now), {"rows": Changes(new, gone[ID])})
+        came = now.filter(pl.col(ID).is_null())
+        fell = ranked.filter(~self._first & pl.col(ID).is_not_null())
+        changes = Changes(came.sort(_ARRIVAL).select(*self.columns), fell[ID])
+        old, now = (part.join(came, on=self.by, how="semi", nulls_equal=True) for part in (old, now))
+        return Step(self._output(old, now), {"rows": changes})
+
+    @property
+    def _first(self) -> pl.Expr:
+        return pl.col(RANK) <= self.first
 
     def _moved(
         self, state: State, rows: pl.DataFrame, key: tuple[str, ...]
@@ -87,8 +97,8 @@ class Ranking:
         new = both.filter(~pl.col(DELETED)).select(*self.columns)
         return new, gone, pl.concat([gone.select(self.by), new.select(self.by)])
 
-    def _top(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The first rows of each group, with their rank. Rows come in the order of arrival."""
+    def _ranked(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Rows by group and in order, with their rank. They come in the order of arrival."""
         rows = rows.with_row_index(_ARRIVAL)
         ties = [_ARRIVAL] if self.key is None else list(self.key)
         descending = [one.descending for one in self.order]
@@ -103,10 +113,11 @@ class Ranking:
         position = pl.int_range(pl.len())
         begins = pl.when(new_group | (position == 0)).then(position).forward_fill()
         rank = (position - begins + 1).alias(RANK)
-        return ordered.with_columns(rank).filter(pl.col(RANK) <= self.first)
+        return ordered.with_columns(rank)
 
-    def _output(self, was: pl.DataFrame, now: pl.DataFrame) -> pl.DataFrame:
-        """What changes from one list of rows to another."""
+    def _output(self, old: pl.DataFrame, now: pl.DataFrame) -> pl.DataFrame:
+        """What changes in groups that had the old rows and have these first rows now."""
+        was = self._ranked(old).filter(self._first)
         place = (*self.by, RANK)
         written = [*self.columns, *((RANK,) if self.ranked else ())]
         others = [name for name in self.columns if name not in self.by]
@@ -118,11 +129,3 @@ class Ranking:
         else:
             gone = was.join(now, on=place, how="anti", nulls_equal=True)
         return emitted(gone.select(written), new.select(written), self.result_key, before=True)
-
-    def _changes(
-        self, was: pl.DataFrame, now: pl.DataFrame, new: pl.DataFrame, gone: pl.DataFrame | None
-    ) -> Changes:
-        if gone is not None:
-            return Changes(new, gone[ID])
-        kept = now.filter(pl.col(ID).is_null()).sort(_ARRIVAL).select(*self.columns)
-        return Changes(kept, was.join(now, on=ID, how="anti")[ID])
