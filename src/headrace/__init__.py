@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from headrace.pipelines.aggregates import avg, count, count_distinct, first, last, max, min, sum
     from headrace.pipelines.alerts import Email, LogLine, Webhook
     from headrace.pipelines.app import App
+    from headrace.pipelines.joins.enrich import enrich
+    from headrace.pipelines.joins.window_join import window_join
+    from headrace.pipelines.sliding import sliding
+    from headrace.pipelines.state.own import operator
     from headrace.pipelines.table import Table
     from headrace.pipelines.time import DeviceClock
     from headrace.pipelines.windows import hopping, session, tumbling
@@ -32,14 +36,18 @@ __all__ = [
     "connect",
     "count",
     "count_distinct",
+    "enrich",
     "first",
     "hopping",
     "last",
     "max",
     "min",
+    "operator",
     "session",
+    "sliding",
     "sum",
     "tumbling",
+    "window_join",
 ]
 
 _HOMES = {
@@ -53,14 +61,18 @@ _HOMES = {
     "connect": "headrace.client",
     "count": "headrace.pipelines.aggregates",
     "count_distinct": "headrace.pipelines.aggregates",
+    "enrich": "headrace.pipelines.joins.enrich",
     "first": "headrace.pipelines.aggregates",
     "hopping": "headrace.pipelines.windows",
     "last": "headrace.pipelines.aggregates",
     "max": "headrace.pipelines.aggregates",
     "min": "headrace.pipelines.aggregates",
+    "operator": "headrace.pipelines.state.own",
     "session": "headrace.pipelines.windows",
+    "sliding": "headrace.pipelines.sliding",
     "sum": "headrace.pipelines.aggregates",
     "tumbling": "headrace.pipelines.windows",
+    "window_join": "headrace.pipelines.joins.window_join",
 }
 
 

@@ -13,8 +13,10 @@ import headrace as hr
 from headrace import F
 from headrace.pipelines.state import Changes, Step, TableType
 from headrace.pipelines.state.frames import Keyed, keyed
+from headrace.pipelines.state.inspect import read_state
 from headrace.pipelines.state.operator import ID
 from headrace.testing import AppUnderTest, Crash
+from headrace.testing.app import shared_spark
 
 pytestmark = pytest.mark.system
 
@@ -72,6 +74,10 @@ def test_an_operator_goes_on_where_it_was_after_crashes(tmp_path: Path) -> None:
             under.send("rows", {"who": "a", "n": 1, "at": at}, {"who": "b", "n": 10, "at": at})
             under.send("rows", {"who": "a", "n": 100, "at": at}, Crash("before-commit"), Crash("after-commit"))
         assert under.view("totals") == [{"who": "a", "total": 303}, {"who": "b", "total": 30}]
+        (checkpoint,) = tmp_path.glob("checkpoints/*/sums/sums.totals")
+        (table,) = read_state(shared_spark(), checkpoint)
+        assert (table.operator, table.table, table.by, len(table.rows)) == (0, "totals", ("who",), 2)
+        assert table.of_key("a").select("who", "total").rows() == [("a", 303)]
 
 
 def test_held_rows_come_out_when_the_watermark_passes_and_windows_over_them_close(tmp_path: Path) -> None:

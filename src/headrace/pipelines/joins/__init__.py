@@ -1,1 +1,1 @@
-"""Joins that Spark does not have."""
+"""Joins that Spark lacks: two streams within an interval (``window_join``), a stream and a table (``enrich``)."""

@@ -24,7 +24,7 @@ class SourceOptions:
     data: str | None = None
     """The log's data folder, if it is on this machine."""
     columns: tuple[str, ...] | None = None
-    """Decode only these; all if None. The event time is always decoded."""
+    """Decode only these; all if None. The event time is always decoded. A row must fit the schema in the others too."""
     raw: bool = False
     """Also key, value, headers, topic, partition, offset, timestamp; as ``_key`` and so on where they clash."""
     event_time: str | None = None

@@ -1,8 +1,9 @@
 """The log of chunks of one bucket, in Spark's state store.
 
 Two state variables: ``head``, a JSON text ``{"chunks": [[number, pieces, bytes, id], ...], "next": number,
-"wake": ms}`` with the chunks oldest first, and ``chunks``, a map from (number, piece) to data. An id is random: it
-names what one attempt at one batch wrote, so a state that some other attempt made is never taken for it.
+"wake": ms, "by": {table: [column, ...]}}`` with the chunks oldest first, and ``chunks``, a map from (number, piece) to
+data. An id is random: it names what one attempt at one batch wrote, so a state that some other attempt made is never
+taken for it.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ class Head:
     chunks: list[Entry] = field(default_factory=list)
     next: int = 0
     wake_ms: int | None = None
+    by: dict[str, list[str]] = field(default_factory=dict)
+    """What the rows of each table are looked up by."""
 
     @classmethod
     def read(cls, text: str | None) -> Head:
@@ -64,11 +67,12 @@ class Head:
         if text is None:
             return cls()
         found = json.loads(text)
-        return cls([Entry(*entry) for entry in found["chunks"]], found["next"], found["wake"])
+        return cls([Entry(*entry) for entry in found["chunks"]], found["next"], found["wake"], found["by"])
 
     def text(self) -> str:
         """For the state variable."""
-        return json.dumps({"chunks": self.chunks, "next": self.next, "wake": self.wake_ms}, separators=(",", ":"))
+        said = {"chunks": self.chunks, "next": self.next, "wake": self.wake_ms, "by": self.by}
+        return json.dumps(said, separators=(",", ":"))
 
     @property
     def last(self) -> str:

@@ -75,6 +75,7 @@ class KeyedProcessor(StatefulProcessor):
         watermark_ms = times.getCurrentWatermarkInMs()
         step = self._operator.step(state.tables, delta, watermark_ms * 1000 if watermark_ms > 0 else None)
         changes = state.take(step.changes)
+        head.by = {table: list(kind.by) for table, kind in self._operator.tables.items()}
         if changes:
             log.append(changes)
         if self._wake(head, step, watermark_ms, due=due) or changes:

@@ -140,12 +140,14 @@ class StateTable:
         found = [run.living() for run in self._runs]
         return pl.concat(found).sort(ID) if found else self.schema.to_frame()
 
-    def min(self, column: str) -> int | None:
-        """The smallest value of a column of numbers or times (those as microseconds); None if there is none."""
+    def min(self, column: str, above: int | None = None) -> int | None:
+        """The smallest value (larger than ``above``) of a column of numbers or times, those as microseconds; None if
+        there is none."""
         found = []
         for run in self._runs:
             values = run.rows[column] if run.alive is None else run.rows[column].filter(pl.Series(run.alive))
-            smallest = values.to_physical().min()
+            numbers = values.to_physical()
+            smallest = (numbers if above is None else numbers.filter(numbers > above)).min()
             if smallest is not None:
                 found.append(int(smallest))  # type: ignore[arg-type]
         return min(found, default=None)
