@@ -213,6 +213,7 @@ def _target(plan: Planned, generation: Generation) -> Target:
         upsert=plan.query.kind is Kind.VIEW,
         window_end=plan.window_end,
         deletes=plan.deletes,
+        net=plan.net,
     )
 
 
