@@ -5,7 +5,8 @@
     make bench-pipelines BENCH='--quick'                 one round with half of the records and of the time
 
 Plain PySpark uses Spark's own Kafka source, ``from_json`` and an upsert into SQLite. Prints a table and writes
-benchmarks/results/pipelines-TIME.json.
+benchmarks/results/pipelines-TIME.json. ``others_percent`` is how much of the processors somebody else used meanwhile:
+where that is more than a few, the figures say nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from rich.console import Console
 from rich.table import Table
 from tests.servers import ROOT, Headrace, die_with_parent
 
-from benchmarks.meter import cpu_seconds
+from benchmarks.meter import Others, cpu_seconds
 from benchmarks.pipeline_engines import LATENESS, SCHEMA
 
 RESULTS = ROOT / "benchmarks" / "results"
@@ -308,7 +309,10 @@ def run(case: Case, engines: list[str], records: int, seconds: float) -> Iterato
             for engine in together:
                 os.sync()
                 try:
-                    yield engine, case.run(bench, engine)
+                    with Others() as others:
+                        figures = case.run(bench, engine)
+                        figures["others_percent"] = others.percent
+                    yield engine, figures
                 except (RuntimeError, TimeoutError) as problem:
                     console.print(f"{case.name}, {engine}: [red]failed[/red]: {problem}")
 
