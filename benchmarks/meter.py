@@ -28,11 +28,12 @@ def peak_mb(pid: int) -> float:
 
 
 def cpu_seconds(pid: int) -> float:
+    """Of a process and its descendants, those that have ended and were waited for included."""
     total = 0
     for one in family(pid):
         with suppress(FileNotFoundError, ProcessLookupError):
             fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
-            total += int(fields[11]) + int(fields[12])
+            total += sum(map(int, fields[11:15]))
     return total / TICK
 
 

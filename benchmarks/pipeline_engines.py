@@ -92,7 +92,8 @@ def plain_view(bootstrap: str, topic: str, batch: int, folder: Path) -> None:
     with sqlite3.connect(store) as made:
         made.execute("PRAGMA journal_mode=WAL")
         made.execute(
-            "CREATE TABLE revenue (minute TEXT, region TEXT, n INTEGER, revenue REAL, PRIMARY KEY (minute, region))"
+            "CREATE TABLE IF NOT EXISTS revenue "
+            "(minute TEXT, region TEXT, n INTEGER, revenue REAL, PRIMARY KEY (minute, region))"
         )
 
     def upsert(rows: DataFrame, _: int) -> None:

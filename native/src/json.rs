@@ -20,7 +20,7 @@ fn pointer<T>(capsule: &Bound<'_, PyAny>, name: &'static CStr) -> PyResult<*mut 
 }
 
 /// An array of another library; its memory lives as long as the array does.
-fn array(object: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
+pub fn array(object: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     let (schema, data): (Bound<'_, PyAny>, Bound<'_, PyAny>) =
         object.call_method0("__arrow_c_array__")?.extract()?;
     let schema = pointer::<FFI_ArrowSchema>(&schema, c"arrow_schema")?;
@@ -48,15 +48,20 @@ fn fields(object: &Bound<'_, PyAny>) -> PyResult<Fields> {
 type Told = Vec<(usize, &'static str, String)>;
 
 #[pyfunction]
+#[pyo3(signature = (values, schema, columns = None))]
 pub fn json_to_arrow(
     py: Python<'_>,
     values: Bound<'_, PyAny>,
     schema: Bound<'_, PyAny>,
+    columns: Option<Vec<String>>,
 ) -> PyResult<(ArrowBatch, Told)> {
     let (values, fields) = (array(&values)?, fields(&schema)?);
+    let chosen = columns.as_deref();
     let decoded = py.detach(|| match values.data_type() {
-        DataType::Binary => json::json_to_arrow(values.as_binary::<i32>().iter(), &fields),
-        DataType::LargeBinary => json::json_to_arrow(values.as_binary::<i64>().iter(), &fields),
+        DataType::Binary => json::json_to_arrow(values.as_binary::<i32>().iter(), &fields, chosen),
+        DataType::LargeBinary => {
+            json::json_to_arrow(values.as_binary::<i64>().iter(), &fields, chosen)
+        }
         other => Err(json::Refused(format!("{other} is not a column of bytes"))),
     });
     let (rows, bad) = decoded.map_err(|e| PyValueError::new_err(e.to_string()))?;

@@ -7,6 +7,7 @@ mod compaction;
 mod errors;
 mod json;
 mod making;
+mod patterns;
 mod sharing;
 
 #[pyo3::pymodule]
@@ -28,6 +29,8 @@ mod _kernel {
     use crate::json::{arrow_to_json, json_to_arrow};
     #[pymodule_export]
     use crate::making::{alloc, build_batch, recompress, set_append_time};
+    #[pymodule_export]
+    use crate::patterns::{TooManyMatches, match_rows};
     #[pymodule_export]
     use crate::sharing::{copy_records, first_of_keys, key_hashes};
 

@@ -10,8 +10,16 @@ if TYPE_CHECKING:
     from pyspark.sql import functions as F
 
     from headrace.client import connect
+    from headrace.pipelines.aggregates import avg, count, count_distinct, first, last, max, min, sum
     from headrace.pipelines.alerts import Email, LogLine, Webhook
     from headrace.pipelines.app import App
+    from headrace.pipelines.groups import aggregate
+    from headrace.pipelines.joins.enrich import enrich
+    from headrace.pipelines.joins.tables import join
+    from headrace.pipelines.joins.window_join import window_join
+    from headrace.pipelines.ranking import latest, top
+    from headrace.pipelines.sliding import sliding
+    from headrace.pipelines.state.own import operator
     from headrace.pipelines.table import Table
     from headrace.pipelines.time import DeviceClock
     from headrace.pipelines.windows import hopping, session, tumbling
@@ -27,10 +35,26 @@ __all__ = [
     "Table",
     "Webhook",
     "__version__",
+    "aggregate",
+    "avg",
     "connect",
+    "count",
+    "count_distinct",
+    "enrich",
+    "first",
     "hopping",
+    "join",
+    "last",
+    "latest",
+    "max",
+    "min",
+    "operator",
     "session",
+    "sliding",
+    "sum",
+    "top",
     "tumbling",
+    "window_join",
 ]
 
 _HOMES = {
@@ -40,10 +64,26 @@ _HOMES = {
     "LogLine": "headrace.pipelines.alerts",
     "Table": "headrace.pipelines.table",
     "Webhook": "headrace.pipelines.alerts",
+    "aggregate": "headrace.pipelines.groups",
+    "avg": "headrace.pipelines.aggregates",
     "connect": "headrace.client",
+    "count": "headrace.pipelines.aggregates",
+    "count_distinct": "headrace.pipelines.aggregates",
+    "enrich": "headrace.pipelines.joins.enrich",
+    "first": "headrace.pipelines.aggregates",
     "hopping": "headrace.pipelines.windows",
+    "join": "headrace.pipelines.joins.tables",
+    "last": "headrace.pipelines.aggregates",
+    "latest": "headrace.pipelines.ranking",
+    "max": "headrace.pipelines.aggregates",
+    "min": "headrace.pipelines.aggregates",
+    "operator": "headrace.pipelines.state.own",
     "session": "headrace.pipelines.windows",
+    "sliding": "headrace.pipelines.sliding",
+    "sum": "headrace.pipelines.aggregates",
+    "top": "headrace.pipelines.ranking",
     "tumbling": "headrace.pipelines.windows",
+    "window_join": "headrace.pipelines.joins.window_join",
 }
 
 

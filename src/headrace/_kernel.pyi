@@ -89,9 +89,14 @@ def records_to_arrow(data: Buffer, start_offset: int = 0, end_offset: int = ...,
     int64, timestamp timestamp[ms, UTC], key binary, value binary, headers list<struct<key: string, value: binary>>. key
     and value use large offsets only when they must."""
 
-def json_to_arrow(values: object, schema: object) -> tuple[ArrowBatch, list[tuple[int, str, str]]]:
+def json_to_arrow(
+    values: object, schema: object, columns: Sequence[str] | None = None
+) -> tuple[ArrowBatch, list[tuple[int, str, str]]]:
     """JSON objects, a column of binary of any Arrow library, as the typed columns of a schema of any: the good rows in
     order, and (row, reason, detail) of the bad.
+
+    With ``columns``, only the columns of these names are made, in the order of the schema. The others are checked all
+    the same: which rows are good follows from the schema alone.
 
     Strict JSON (RFC 8259), nested at most 128 deep. A field that is not in the schema is passed over, one that is not
     in the value is null, of two with one name the last counts. Types: boolean, integers (also written as 1.0 or 1e3),
@@ -100,7 +105,7 @@ def json_to_arrow(values: object, schema: object) -> tuple[ArrowBatch, list[tupl
     seconds, milliseconds, microseconds or nanoseconds, as its size says), lists, maps with string keys, structs.
     Reasons: ``no-value``, ``not-json``, ``wrong-type``, ``out-of-range``, ``missing`` (null for NOT NULL),
     ``too-deep``.
-    ValueError if the schema has other types, or the values are more than 2 GiB."""
+    ValueError if the schema has other types or lacks one of the columns, or the values are more than 2 GiB."""
 
 def arrow_to_json(rows: object, columns: Sequence[str] | None = None) -> ArrowBatch:
     """Each row of a record batch as a compact JSON object of these columns (all), in a column ``json`` of binary.
@@ -195,3 +200,20 @@ def copy_records(
     """One batch with the data records of some ranges (first, last, headers to add): key, value and headers byte for
     byte, then the added headers and two that say (in digits) the original's offset and timestamp. And how many they
     are; without any the batch is empty."""
+
+class TooManyMatches(ValueError):
+    """A key has more partial matches than the pattern's limit; ``row`` is where one of its rows is."""
+
+    row: int
+
+def match_rows(
+    program: Buffer, rows: object, keys: object, watermark: int
+) -> tuple[ArrowBatch, ArrowBatch, ArrowBatch, ArrowBatch]:
+    """Find a compiled pattern (``headrace.pipelines.patterns.program``) in the rows of some keys, up to the watermark.
+
+    ``rows``: a record batch of time (int64, microseconds), kind (uint8: 0 new, else as it was kept), progress (large
+    binary), and the program's columns (bool, int64, double, large string). ``keys``: for each key a large list of
+    uint32, where its rows are in the order of arrival. Returns outcomes (told: 0 match, 1 time-out, 2 partial;
+    key_row; start, end; taken, taken_for: rows and variables; m0, m1, ...), kept (row; kind: 1 waiting, 2 fed, 3 dead,
+    4 no row; progress; due: the watermark to look again at), dead (row, reason) and late (row). ValueError for a
+    program or state that cannot be read, TooManyMatches over its limit."""

@@ -14,6 +14,7 @@
     ├── AlreadyExists
     │   └── TopicExists
     ├── ServerAway                   a broker that was asked does not answer (yet)
+    ├── TooManyPartialMatches        a pattern holds more of one key than its limit
     └── StorageError                 the disk, not the caller
         ├── StorageFull              refused now, accepted again when there is room
         ├── PartitionFailed          an fsync failed: this partition takes no more writes
@@ -54,6 +55,7 @@ __all__ = [
     "ServerAway",
     "StorageError",
     "StorageFull",
+    "TooManyPartialMatches",
     "TopicExists",
     "UnknownTopic",
     "UnknownTopicId",
@@ -203,6 +205,10 @@ class ServerAway(HeadraceError):
     """A broker that was asked does not answer; it may be back later."""
 
     retriable = True
+
+
+class TooManyPartialMatches(HeadraceError):
+    """A pattern has more partial matches in one key than it may: it would take ever more memory and time."""
 
 
 class StorageError(HeadraceError):

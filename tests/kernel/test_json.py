@@ -142,6 +142,39 @@ def test_a_column_holds_what_fits_its_type_and_the_rest_is_told(objects: list[di
     assert {reason for _, reason, _ in bad} <= {"wrong-type", "out-of-range"}
 
 
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        ROWS.map(lambda row: json.dumps({name: plain(value) for name, value in row.items()}).encode())
+        | st.dictionaries(st.sampled_from(SCHEMA.names), ANYTHING, max_size=4).map(lambda row: json.dumps(row).encode())
+        | st.just(b'{"small":1,"small":"x","small":2}')
+        | st.just(b'{"text":"a"'),
+        max_size=6,
+    ),
+    st.sets(st.sampled_from(SCHEMA.names)),
+)
+def test_which_rows_are_good_does_not_depend_on_the_columns_that_are_made(values: list[bytes], made: set[str]) -> None:
+    names = [name for name in SCHEMA.names if name in made]
+    all_columns, told = _kernel.json_to_arrow(pa.array(values, pa.binary()), SCHEMA)
+    some, told_too = _kernel.json_to_arrow(pa.array(values, pa.binary()), SCHEMA, names)
+    assert told_too == told
+    assert len(some) == len(all_columns) == len(values) - len(told)
+    batch = pa.record_batch(some)
+    batch.validate(full=True)
+    assert batch.schema.names == names
+    assert same(batch.to_pylist(), pa.record_batch(all_columns).select(names).to_pylist())
+
+
+def test_a_column_that_is_not_made_must_be_there_if_it_is_declared_not_null() -> None:
+    schema = pa.schema([("a", pa.int64()), pa.field("n", pa.int64(), nullable=False)])
+    values = pa.array([b'{"a":1,"n":1}', b'{"a":2}', b'{"a":3,"n":null}'], pa.binary())
+    found, bad = _kernel.json_to_arrow(values, schema, ["a"])
+    assert pa.record_batch(found).to_pylist() == [{"a": 1}]
+    assert [(row, reason) for row, reason, _ in bad] == [(1, "missing"), (2, "missing")]
+    with pytest.raises(ValueError, match='no column "b"'):
+        _kernel.json_to_arrow(values, schema, ["b"])
+
+
 def fits(row: dict[str, Any]) -> bool:
     a, b, c = row.get("a"), row.get("b"), row.get("c")
     is_number = isinstance(a, int | float) and not isinstance(a, bool)

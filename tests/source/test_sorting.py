@@ -49,9 +49,17 @@ def taken_apart(values: list[Any], bounds: Bounds = ALL, keys: Any = None, **opt
 
 
 def test_only_the_chosen_columns_and_the_event_time_are_decoded() -> None:
-    found = taken_apart([{"id": "no number", "name": "x", "at": 5}], columns=("name",), event_time="at")
+    found = taken_apart([{"id": 1, "name": "x", "at": 5}], columns=("name",), event_time="at")
     assert found.rows.column_names == ["name", "at"]
     assert (found.dead, found.late, found.largest_us) == ([], [], 5_000_000)
+
+
+def test_a_row_is_dead_for_a_declared_column_also_where_that_is_not_chosen() -> None:
+    values = [{"id": 1, "name": "x", "at": 5}, {"id": "no number", "name": "y", "at": 6}]
+    for columns in (("name",), ("id",), None):
+        found = taken_apart(values, columns=columns, event_time="at")
+        assert found.rows.num_rows == 1
+        assert [(one.row, one.reason) for one in found.dead] == [(1, "wrong-type")]
 
 
 def test_rows_are_dead_late_or_good_by_what_they_are() -> None:

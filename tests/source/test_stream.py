@@ -289,6 +289,18 @@ def test_records_that_were_deleted_before_they_were_read_are_missed(
         run(read_stream(spark, options), tmp_path)
 
 
+def test_a_row_that_does_not_fit_the_schema_is_dead_in_every_query_whatever_columns_it_needs(
+    spark: SparkSession, headrace: Headrace, options: SourceOptions, tmp_path: Path
+) -> None:
+    send(headrace, options.topic, [(0, row(1, NOW)), (1, row(2, NOW, note=5)), (2, row(3, NOW, note="ok"))])
+    for name, columns in (("needs-it", ("id", "note")), ("does-not", ("id",))):
+        one = replace(options, query=f"{options.query}.{name}", columns=columns)
+        found = run(read_stream(spark, one), tmp_path / name)
+        assert sorted(taken.id for taken in found) == [1, 3]
+        assert counts(one.bootstrap, one.query) == Counts(3, 0, 1)
+    assert reasons(headrace, f"{options.topic}.dead") == {f"{options.topic}/1/0".encode(): "wrong-type"}
+
+
 def test_a_query_needs_the_columns_that_its_optimised_plan_keeps(spark: SparkSession) -> None:
     def needed(build: Callable[[DataFrame], DataFrame]) -> tuple[str, ...]:
         return needed_columns(spark, build, SCHEMA)
@@ -297,3 +309,7 @@ def test_a_query_needs_the_columns_that_its_optimised_plan_keeps(spark: SparkSes
     assert needed(lambda frame: frame.groupBy(F.window("at", "1 minute")).agg(F.sum("amount"))) == ("amount", "at")
     assert needed(lambda frame: frame.filter("note = 'x'").select("id")) == ("id", "note")
     assert needed(lambda frame: frame.groupBy().count()) == ("id",)
+    assert needed(lambda frame: frame.select("amount").unionAll(frame.selectExpr("CAST(note AS double)"))) == (
+        "amount",
+        "note",
+    )

@@ -15,6 +15,7 @@ pub mod header;
 pub mod json;
 pub mod latest;
 mod lz4;
+pub mod patterns;
 pub mod share;
 mod snappy;
 pub mod varint;

@@ -17,7 +17,7 @@ fn fields(columns: Vec<(&str, DataType)>) -> Fields {
 }
 
 fn decode(values: &[&str], fields: &Fields) -> (StructArray, Vec<BadRow>) {
-    json_to_arrow(values.iter().map(|v| Some(v.as_bytes())), fields).unwrap()
+    json_to_arrow(values.iter().map(|v| Some(v.as_bytes())), fields, None).unwrap()
 }
 
 fn reason(value: &str, kind: DataType) -> Option<Reason> {
@@ -128,7 +128,7 @@ fn what_is_not_json_is_said_so_also_where_no_column_looks() {
         }
     }
     let broken = [Some(&b"{\"a\":\"\xff\"}"[..]), None];
-    let (_, bad) = json_to_arrow(broken.into_iter(), &fields(vec![])).unwrap();
+    let (_, bad) = json_to_arrow(broken.into_iter(), &fields(vec![]), None).unwrap();
     assert_eq!(
         (bad[0].reason, bad[1].reason),
         (Reason::NotJson, Reason::NoValue)

@@ -19,6 +19,7 @@ COMMANDS = (
     "run",
     "view",
     "query",
+    "state",
     "topic",
     "produce",
     "consume",

@@ -54,7 +54,7 @@ class SegmentFeed:
         self._files: dict[tuple[str, int], PartitionFiles] = {}
 
     def read(
-        self, topic: str, partition: int, start: int, end: int, *, max_bytes: int = 4 << 20
+        self, topic: str, partition: int, start: int, end: int, *, max_bytes: int = 1 << 20
     ) -> Iterator[pyarrow.RecordBatch]:
         """The committed data records of a range."""
         import pyarrow

@@ -1,7 +1,7 @@
 """What a query is, as a short text: if it changes, what was built is no longer what the file says.
 
 It covers the function (its syntax tree, so comments and layout do not count) or SQL text, functions and constants of
-the same file that it uses, the key, and the topics and schemas of what it reads.
+the same file that it uses (of operators, their declaration too), the key, and the topics and schemas of what it reads.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import inspect
 import textwrap
 from collections.abc import Callable, Iterable
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 from headrace.pipelines.declarations import Query
@@ -35,7 +35,11 @@ def _of_function(function: Callable[..., Any] | None, seen: set[int]) -> list[st
     parts = [_tree(function)]
     for name in sorted(_names(function.__code__)):
         used = function.__globals__.get(name)
-        used = getattr(used, "__wrapped__", used)  # of a udf
+        wrapped = getattr(used, "__wrapped__", None)
+        if isinstance(wrapped, FunctionType):  # of a udf, or of an operator
+            if not inspect.isfunction(used):
+                parts.append(repr(used))
+            used = wrapped
         if inspect.isfunction(used) and used.__code__.co_filename == function.__code__.co_filename:
             parts += _of_function(used, seen)
         elif isinstance(used, _CONSTANTS) and name in function.__globals__:

@@ -14,7 +14,7 @@ from headrace.pipelines.building import BUCKETS, Building, building
 from headrace.pipelines.checkpoint import Checkpoint, source_offsets
 from headrace.pipelines.declarations import Kind, Stream, TableDeclaration
 from headrace.pipelines.generations import CheckpointLost, Generation
-from headrace.pipelines.plan import Input, Planned, built, empty
+from headrace.pipelines.plan import Input, Planned, built, empty, with_event_time
 from headrace.pipelines.sessions import split
 from headrace.pipelines.settings import RunSettings
 from headrace.pipelines.sink import Sink, Target
@@ -91,7 +91,8 @@ class QueryJob:
 
     def _known(self) -> Building:
         client = tuple(self._settings.client.items())
-        return Building(self.generation.id, (), self.bootstrap, client, self.checkpoint.buckets(BUCKETS))
+        buckets, seed = self.checkpoint.buckets(BUCKETS), self.checkpoint.seed
+        return Building(self.generation.id, (), self.bootstrap, client, buckets, seed)
 
     def failure(self) -> BaseException | None:
         """What the sink raised."""
@@ -154,6 +155,7 @@ class QueryJob:
                 max_future_ms=times.max_future_ms if times else 3_600_000,
                 device_clock=stream.clock if stream else None,
                 start=start or (stream.start if stream else "earliest"),
+                position=self.checkpoint.start(one.topic),
                 max_records_per_trigger=None if one.versions else self._settings.max_records,
                 client=tuple(self._settings.client.items()),
                 kind="changes" if one.is_table else "events",
@@ -171,7 +173,7 @@ class QueryJob:
         if one.name not in self._columns:
 
             def build(frame: DataFrame) -> DataFrame:
-                read = {one.name: frame}
+                read = {one.name: with_event_time(frame, one)}
                 return built(
                     self._spark,
                     self.plan.query,
@@ -211,6 +213,7 @@ def _target(plan: Planned, generation: Generation) -> Target:
         upsert=plan.query.kind is Kind.VIEW,
         window_end=plan.window_end,
         deletes=plan.deletes,
+        net=plan.net,
     )
 
 

@@ -72,6 +72,9 @@ class Target:
     """The column that says when the row's window ends, if rows get a final flag."""
     deletes: bool = False
     """Whether the result has a column ``_deleted``."""
+    net: bool = False
+    """Whether the rows are the net changes of a table, which come in no order: of one key, a deletion counts first. Its
+    keys may have nulls: an outer join has rows without a partner."""
 
     @property
     def dead(self) -> str:
@@ -242,7 +245,7 @@ def _encoded(table: pa.Table, target: Target) -> tuple[pl.DataFrame, list[bytes]
     import pyarrow.compute as pc
 
     dead: list[bytes] = []
-    if target.upsert and table.num_rows:
+    if target.upsert and not target.net and table.num_rows:
         bad = pa.nulls(0)
         for name in target.key:
             bad = pc.is_null(table[name]) if not len(bad) else pc.or_(bad, pc.is_null(table[name]))
@@ -262,6 +265,8 @@ def _encoded(table: pa.Table, target: Target) -> tuple[pl.DataFrame, list[bytes]
     if target.deletes:
         gone = pl.Series(pc.fill_null(table[DELETED], False).to_pylist(), dtype=pl.Boolean)
         frame = frame.with_columns(value=pl.when(gone).then(None).otherwise(pl.col("value")))
+        if target.net:
+            frame = pl.concat([frame.filter(gone), frame.filter(~gone)])
     if target.window_end is not None:
         frame = frame.with_columns(value=_replaced_end(b"}", b"," + _OPEN))
     if target.upsert:

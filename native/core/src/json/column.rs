@@ -23,7 +23,6 @@ const LEARNED_BYTES: usize = 64;
 
 /// The fields of an object as columns.
 pub struct Struct {
-    fields: Fields,
     columns: Vec<Column>,
     index: HashMap<String, usize>,
     /// What was seen last at each place of an object: a name, and its column if it is wanted.
@@ -47,7 +46,6 @@ impl Struct {
             return Err(Refused("two columns have the same name".into()));
         }
         Ok(Struct {
-            fields: fields.clone(),
             columns,
             index,
             learned: Vec::new(),
@@ -56,15 +54,23 @@ impl Struct {
         })
     }
 
+    /// Keep nothing of the columns that are not chosen: their values are checked as those of the others are.
+    pub fn choose(&mut self, chosen: impl Fn(&str) -> bool) {
+        for column in &mut self.columns {
+            column.kept = chosen(column.field.name());
+        }
+    }
+
     /// Take an object; the cursor is at its first brace.
     pub fn push_object(&mut self, cursor: &mut Cursor<'_>) -> Result<()> {
-        let row = self.rows;
+        let rows = self.rows;
         cursor.enter()?;
         if !cursor.is_empty(b'}')? {
             for place in 0.. {
                 match self.wanted(cursor, place)? {
                     Some(at) => {
                         let column = &mut self.columns[at];
+                        let row = column.after(rows);
                         if column.len() > row {
                             column.truncate(row); // the same name again: the last one counts
                         }
@@ -80,10 +86,13 @@ impl Struct {
             }
         }
         for column in &mut self.columns {
-            if column.len() == row {
+            if column.len() == column.after(rows) {
                 column
                     .push_null()
                     .map_err(|bad| bad.within(column.field.name()))?;
+            }
+            if !column.kept {
+                column.truncate(0);
             }
         }
         self.rows += 1;
@@ -127,7 +136,7 @@ impl Struct {
 
     pub fn truncate(&mut self, rows: usize) {
         for column in &mut self.columns {
-            column.truncate(rows);
+            column.truncate(column.after(rows));
         }
         self.rows = rows;
     }
@@ -141,18 +150,21 @@ impl Struct {
         rows: usize,
         valid: Option<NullBuffer>,
     ) -> std::result::Result<StructArray, ArrowError> {
-        let arrays = self
-            .columns
+        let kept = self.columns.into_iter().filter(|column| column.kept);
+        let (fields, arrays): (Vec<FieldRef>, Vec<ArrayRef>) = kept
+            .map(|column| Ok((column.field.clone(), column.finish()?)))
+            .collect::<std::result::Result<Vec<_>, ArrowError>>()?
             .into_iter()
-            .map(Column::finish)
-            .collect::<std::result::Result<Vec<_>, ArrowError>>()?;
-        StructArray::try_new_with_length(self.fields, arrays, valid, rows)
+            .unzip();
+        StructArray::try_new_with_length(fields.into(), arrays, valid, rows)
     }
 }
 
 /// One column.
 pub struct Column {
     field: FieldRef,
+    /// Whether its values stay; if not, it has at most the value of the row that is being taken.
+    kept: bool,
     valid: NullBufferBuilder,
     data: Data,
 }
@@ -279,6 +291,7 @@ impl Column {
     fn new(field: &FieldRef, capacity: usize) -> std::result::Result<Self, Refused> {
         Ok(Column {
             field: field.clone(),
+            kept: true,
             valid: NullBufferBuilder::new(capacity),
             data: Data::new(field, capacity)?,
         })
@@ -287,6 +300,12 @@ impl Column {
     #[inline]
     fn len(&self) -> usize {
         self.valid.len()
+    }
+
+    /// How many values it has after so many rows.
+    #[inline]
+    fn after(&self, rows: usize) -> usize {
+        if self.kept { rows } else { 0 }
     }
 
     #[cold]

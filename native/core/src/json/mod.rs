@@ -1,7 +1,8 @@
 //! JSON values to typed Arrow columns, and rows of Arrow columns to JSON.
 //!
-//! The parser knows the wanted columns: it fills them as it goes, and walks over what is not wanted, checking it all the
-//! same. Every row is taken whole or not at all: when one is bad, the columns are cut back to where it began, so a bad
+//! The parser knows the declared columns and which of them are wanted: it fills these as it goes, and walks over the
+//! rest, checking it all the same. Whether a row is good follows from what is declared, not from what is wanted of it.
+//! Every row is taken whole or not at all: when one is bad, the columns are cut back to where it began, so a bad
 //! row costs the others nothing.
 
 mod base64;
@@ -98,11 +99,20 @@ impl fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 /// Decode values that are JSON objects; the good ones as rows of `fields`, in order, and the bad ones told.
+///
+/// With `chosen`, only the fields of these names become columns. The others are checked by the same rules.
 pub fn json_to_arrow<'a>(
     values: impl ExactSizeIterator<Item = Option<&'a [u8]>>,
     fields: &Fields,
+    chosen: Option<&[String]>,
 ) -> std::result::Result<(StructArray, Vec<BadRow>), Refused> {
     let mut root = Struct::new(fields, values.len())?;
+    if let Some(names) = chosen {
+        if let Some(name) = names.iter().find(|name| fields.find(name).is_none()) {
+            return Err(Refused(format!("there is no column {name:?}")));
+        }
+        root.choose(|name| names.iter().any(|chosen| chosen == name));
+    }
     let mut bad = Vec::new();
     let mut bytes = 0_usize;
     let mut taken = 0;

@@ -24,7 +24,7 @@ class SourceOptions:
     data: str | None = None
     """The log's data folder, if it is on this machine."""
     columns: tuple[str, ...] | None = None
-    """Decode only these; all if None. The event time is always decoded."""
+    """Decode only these; all if None. The event time is always decoded. A row must fit the schema in the others too."""
     raw: bool = False
     """Also key, value, headers, topic, partition, offset, timestamp; as ``_key`` and so on where they clash."""
     event_time: str | None = None
@@ -36,6 +36,8 @@ class SourceOptions:
     device_clock: DeviceClock | None = None
     start: str = "earliest"
     """``earliest``, ``latest``, or an ISO time."""
+    position: str | None = None
+    """Where reading begins instead, as the JSON of a position: where a query was that was rescaled."""
     max_records_per_trigger: int | None = None
     client: tuple[tuple[str, str], ...] = ()
     """More settings for the Kafka client."""

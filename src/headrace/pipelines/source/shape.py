@@ -1,4 +1,4 @@
-"""Which columns are decoded and which Spark gets."""
+"""Which columns are checked, which are decoded and which Spark gets."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ RAW = ("key", "value", "headers", "topic", "partition", "offset", "timestamp")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The Arrow schemas of what is decoded and of what Spark gets; which of the latter are the record's own columns."""
+    """The Arrow schema that a row must fit, whoever reads it; which of its columns are decoded; the schema of what
+    Spark gets; which of that are the record's own columns."""
 
-    decoded: pyarrow.Schema
+    declared: pyarrow.Schema
+    decoded: tuple[str, ...]
     output: pyarrow.Schema
     raw: Mapping[str, str]
 
@@ -47,14 +49,13 @@ def output_type(options: SourceOptions, declared: StructType) -> StructType:
 
 def shape_of(options: SourceOptions, declared: StructType, output: StructType) -> Shape:
     """The schemas for a reader whose output Spark was promised."""
-    import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_schema
 
     arrow = to_arrow_schema(declared, timezone="UTC")
     taken = {*output.names, *_for_time(options)}
-    decoded = pa.schema([field for field in arrow if field.name in taken])
+    decoded = tuple(name for name in arrow.names if name in taken)
     raw = {("_" if name in arrow.names else "") + name: name for name in RAW} if options.raw else {}
-    return Shape(decoded, to_arrow_schema(output, timezone="UTC"), raw)
+    return Shape(arrow, decoded, to_arrow_schema(output, timezone="UTC"), raw)
 
 
 def _for_time(options: SourceOptions) -> tuple[str, ...]:

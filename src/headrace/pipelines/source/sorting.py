@@ -1,4 +1,8 @@
-"""Records taken apart: rows for Spark, dead rows, late rows. Pure functions over Arrow batches."""
+"""Records taken apart: rows for Spark, dead rows, late rows. Pure functions over Arrow batches.
+
+Whether a row is dead follows from the declared schema, not from the columns that a query needs: all queries that read
+a stream see the same rows.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +56,7 @@ def sort_records(
     values = records.column("value")
     if options.kind == "changes":
         values = pc.coalesce(values, records.column("key"))
-    decoded, told = _kernel.json_to_arrow(values, shape.decoded)
+    decoded, told = _kernel.json_to_arrow(values, shape.declared, shape.decoded)
     rows = pa.record_batch(decoded)
     dead = [Aside(row, reason, detail) for row, reason, detail in told]
     kept = _without(records.num_rows, [aside.row for aside in dead]) if dead else None

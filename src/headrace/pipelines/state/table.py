@@ -18,16 +18,24 @@ __all__ = ["StateTable"]
 _SEED = 17
 
 
+Index = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
+"""Rows in the order of the hashes of their keys, and the hashes."""
+
+
 class _Run:
     """Some rows of a table."""
 
-    def __init__(self, rows: pl.DataFrame, by: tuple[str, ...]) -> None:
+    def __init__(self, rows: pl.DataFrame, indexes: dict[tuple[str, ...], Index] | None = None) -> None:
         self.rows = rows
         self.ids = rows[ID].to_numpy()
-        hashes = rows.select(by).hash_rows(_SEED).to_numpy() if by else np.zeros(len(rows), np.uint64)
-        self.order = np.argsort(hashes, kind="stable")
-        self.hashes = hashes[self.order]
         self.alive: np.ndarray[Any, np.dtype[np.bool_]] | None = None
+        self._indexes = indexes or {}
+
+    @staticmethod
+    def merged(runs: list[_Run]) -> _Run:
+        """The living rows of runs that follow each other. Their indexes are merged too, which is less than sorting."""
+        rows = pl.concat([run.living() for run in runs], rechunk=True)
+        return _Run(rows, {by: _merged([run.living_index(by) for run in runs]) for by in runs[0]._indexes})
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -44,13 +52,34 @@ class _Run:
         self.alive[at] = False
         return before
 
-    def find(self, hashes: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """For hashes of keys: (which key, which row) of every row that may be meant."""
-        first = np.searchsorted(self.hashes, hashes, "left")
-        count = np.searchsorted(self.hashes, hashes, "right") - first
-        key = np.repeat(np.arange(len(hashes)), count)
+    def index(self, by: tuple[str, ...]) -> Index:
+        """Made when first asked for."""
+        if by not in self._indexes:
+            hashes = self.rows.select(by).hash_rows(_SEED).to_numpy() if by else np.zeros(len(self.rows), np.uint64)
+            order = np.argsort(hashes, kind="stable")
+            self._indexes[by] = (order, hashes[order])
+        return self._indexes[by]
+
+    def living_index(self, by: tuple[str, ...]) -> Index:
+        """The index, for the rows that ``living`` gives."""
+        order, hashes = self.index(by)
+        if self.alive is None:
+            return order, hashes
+        kept = self.alive[order]
+        return (np.cumsum(self.alive) - 1)[order[kept]], hashes[kept]
+
+    def find(
+        self, hashes: np.ndarray[Any, Any], by: tuple[str, ...]
+    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """For ascending hashes of keys: (which key, which row) of every row that may be meant."""
+        order, known = self.index(by)
+        first = np.searchsorted(known, hashes, "left")
+        here = np.flatnonzero(known[np.minimum(first, len(known) - 1)] == hashes)
+        first = first[here]
+        count = np.searchsorted(known, hashes[here], "right") - first
+        key = np.repeat(here, count)
         within = np.arange(len(key)) - np.repeat(np.cumsum(count) - count, count)
-        row = self.order[np.repeat(first, count) + within]
+        row = order[np.repeat(first, count) + within]
         if self.alive is not None:
             kept = self.alive[row]
             key, row = key[kept], row[kept]
@@ -79,22 +108,25 @@ class StateTable:
         """Bytes in memory, about."""
         return sum(int(run.rows.estimated_size()) + 24 * len(run) for run in self._runs)
 
-    def lookup(self, keys: pl.DataFrame) -> pl.DataFrame:
+    def lookup(self, keys: pl.DataFrame, by: tuple[str, ...] | None = None) -> pl.DataFrame:
         """The rows of these keys (a frame with the ``by`` columns; each key once is enough), with their ids.
 
-        Null is a key like any other. The order is that of addition within a key, no order between keys.
+        Null is a key like any other. The order is that of addition within a key, no order between keys. Other columns
+        than the table's own ``by`` have an index too once they were asked for.
         """
-        by = list(self.kind.by)
+        by = self.kind.by if by is None else by
         if not self._runs or keys.is_empty():
             return self.schema.to_frame()
-        wanted = keys.select(pl.col(name).cast(self.schema[name]) for name in by).unique(maintain_order=True)
-        hashes = wanted.hash_rows(_SEED).to_numpy()
+        wanted = keys.select(pl.col(name).cast(self.schema[name]) for name in by).unique()
+        hashed = wanted.hash_rows(_SEED)
+        ascending = hashed.arg_sort()
+        hashes, at = hashed.gather(ascending).to_numpy(), ascending.to_numpy()
         found = []
         for run in self._runs:
-            key, row = run.find(hashes)
+            key, row = run.find(hashes, by)
             if len(row):
                 rows = run.rows[row]
-                same = _equal(rows, wanted[key], by)
+                same = _equal(rows, wanted[at[key]], by)
                 found.append(rows if same.all() else rows.filter(same))
         return pl.concat(found) if found else self.schema.to_frame()
 
@@ -108,12 +140,14 @@ class StateTable:
         found = [run.living() for run in self._runs]
         return pl.concat(found).sort(ID) if found else self.schema.to_frame()
 
-    def min(self, column: str) -> int | None:
-        """The smallest value of a column of numbers or times (those as microseconds); None if there is none."""
+    def min(self, column: str, above: int | None = None) -> int | None:
+        """The smallest value (larger than ``above``) of a column of numbers or times, those as microseconds; None if
+        there is none."""
         found = []
         for run in self._runs:
             values = run.rows[column] if run.alive is None else run.rows[column].filter(pl.Series(run.alive))
-            smallest = values.to_physical().min()
+            numbers = values.to_physical()
+            smallest = (numbers if above is None else numbers.filter(numbers > above)).min()
             if smallest is not None:
                 found.append(int(smallest))  # type: ignore[arg-type]
         return min(found, default=None)
@@ -135,7 +169,7 @@ class StateTable:
             ids = changes.remove.to_numpy()
             self._gone += sum(run.remove(ids) for run in self._runs)
         if changes.append is not None and len(changes.append):
-            self._runs.append(_Run(changes.append.select(self.schema.names()), self.kind.by))
+            self._runs.append(_Run(changes.append.select(self.schema.names())))
         self._next_id = max(self._next_id, changes.next_id)
         self._merge()
 
@@ -148,16 +182,25 @@ class StateTable:
 
     def _merge_from(self, first: int) -> None:
         merged = self._runs[first:]
-        rows = pl.concat([run.living() for run in merged], rechunk=True)
-        self._gone -= sum(map(len, merged)) - len(rows)
-        self._runs[first:] = [_Run(rows, self.kind.by)] if len(rows) else []
+        run = _Run.merged(merged)
+        self._gone -= sum(map(len, merged)) - len(run)
+        self._runs[first:] = [run] if len(run) else []
+
+
+def _merged(indexes: list[Index]) -> Index:
+    """Indexes of runs that follow each other as one. The sort finds ascending stretches and merges them."""
+    starts = np.cumsum([0, *(len(order) for order, _ in indexes)])
+    order = np.concatenate([order + start for (order, _), start in zip(indexes, starts, strict=False)])
+    hashes = np.concatenate([hashes for _, hashes in indexes])
+    by_hash = np.argsort(hashes, kind="stable")
+    return order[by_hash], hashes[by_hash]
 
 
 def _filtered(run: _Run, condition: pl.Expr) -> pl.DataFrame:
     return run.rows.filter(condition) if run.alive is None else run.rows.filter(condition & pl.Series(run.alive))
 
 
-def _equal(left: pl.DataFrame, right: pl.DataFrame, by: list[str]) -> pl.Series:
+def _equal(left: pl.DataFrame, right: pl.DataFrame, by: tuple[str, ...]) -> pl.Series:
     """Row by row, whether the keys are the same: equal hashes are not proof."""
     same = pl.Series(np.ones(len(left), np.bool_))
     for name in by:

@@ -1,0 +1,317 @@
+//! Patterns over the rows of keys, in event time: which rows match, what became of partial matches, what is kept.
+//!
+//! A step gets the rows of some keys, the new ones and those that were kept, and a watermark. The rows of a key are put in
+//! order of event time (of equal times, in the order of the table); those up to the watermark are given to the matcher and
+//! the rest waits. So it makes no difference in which steps rows come.
+
+mod attempt;
+mod eval;
+mod key;
+mod output;
+mod program;
+mod progress;
+mod starts;
+mod value;
+
+use std::fmt;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int64Type, UInt8Type, UInt32Type};
+use arrow_array::{Array, Int64Array, LargeBinaryArray, LargeListArray, StructArray, UInt8Array};
+use arrow_schema::DataType;
+
+use attempt::Rows;
+use eval::{Column, each_row};
+use key::Matcher;
+pub use output::Frames;
+use output::Kept;
+use program::{NONE, Program};
+use progress::Progress;
+
+/// Why there is no result at all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// A program, a state or columns that cannot be read.
+    Broken(String),
+    /// One key has more partial matches than the limit; a row of that key.
+    TooMany { limit: usize, row: u32 },
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::Broken(why) => f.write_str(why),
+            Refused::TooMany { limit, .. } => {
+                write!(f, "more than {limit} partial matches of one key")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
+
+fn broken(why: impl Into<String>) -> Refused {
+    Refused::Broken(why.into())
+}
+
+/// The rows of some keys. Columns: time (microseconds), kind (0 new, or as it was kept), progress, then those of the program.
+struct Table {
+    times: Int64Array,
+    kinds: UInt8Array,
+    progress: LargeBinaryArray,
+    columns: Vec<Column>,
+}
+
+impl Table {
+    fn read(program: &Program, rows: &StructArray) -> Result<Table, Refused> {
+        let columns = rows.columns();
+        if columns.len() != program.columns.len() + 3 {
+            return Err(broken("the rows have other columns than the pattern"));
+        }
+        let wrong = |what: &str| broken(format!("the column of {what} has another type"));
+        let made = columns[3..]
+            .iter()
+            .map(|array| column(array.as_ref()))
+            .collect::<Result<Vec<_>, _>>()?;
+        if made
+            .iter()
+            .zip(&program.columns)
+            .any(|(column, kind)| column.kind() != *kind)
+        {
+            return Err(broken(
+                "a column has another type than the pattern was made for",
+            ));
+        }
+        Ok(Table {
+            times: columns[0]
+                .as_primitive_opt::<Int64Type>()
+                .ok_or_else(|| wrong("times"))?
+                .clone(),
+            kinds: columns[1]
+                .as_primitive_opt::<UInt8Type>()
+                .ok_or_else(|| wrong("kinds"))?
+                .clone(),
+            progress: columns[2]
+                .as_binary_opt::<i64>()
+                .ok_or_else(|| wrong("progress"))?
+                .clone(),
+            columns: made,
+        })
+    }
+
+    fn len(&self) -> usize {
+        self.times.len()
+    }
+}
+
+fn column(array: &dyn Array) -> Result<Column, Refused> {
+    Ok(match array.data_type() {
+        DataType::Boolean => Column::Bool(array.as_boolean().clone()),
+        DataType::Int64 => Column::Int(array.as_primitive().clone()),
+        DataType::Float64 => Column::Float(array.as_primitive().clone()),
+        DataType::LargeUtf8 => Column::Text(array.as_string().clone()),
+        other => {
+            return Err(broken(format!(
+                "a condition cannot look at a column of {other}"
+            )));
+        }
+    })
+}
+
+/// One step. `keys` lists for each key where its rows are, in the order of their arrival.
+pub fn run(
+    program: &[u8],
+    rows: &StructArray,
+    keys: &LargeListArray,
+    watermark: i64,
+) -> Result<Frames, Refused> {
+    let program = Program::read(program)?;
+    let table = Table::read(&program, rows)?;
+    let places = keys.values().as_primitive_opt::<UInt32Type>();
+    let places = places
+        .ok_or_else(|| broken("the keys are no lists of rows"))?
+        .values();
+    if places.iter().any(|&place| place as usize >= table.len()) {
+        return Err(broken("a key has a row that is not there"));
+    }
+    let mut step = Step::new(&program, &table, watermark);
+    for ends in keys.value_offsets().windows(2) {
+        step.key(&places[ends[0] as usize..ends[1] as usize])?;
+    }
+    Ok(step.matcher.output.finish())
+}
+
+struct Step<'a> {
+    program: &'a Program,
+    table: &'a Table,
+    watermark: i64,
+    /// For each variable whether its local condition holds, for each row.
+    local: Vec<Vec<bool>>,
+    /// New rows that are not given to the matcher.
+    bad: Vec<bool>,
+    matcher: Matcher<'a>,
+    order: Vec<u32>,
+    waiting: Vec<u32>,
+    dead: Vec<bool>,
+}
+
+impl<'a> Step<'a> {
+    fn new(program: &'a Program, table: &'a Table, watermark: i64) -> Step<'a> {
+        let mut step = Step {
+            program,
+            table,
+            watermark,
+            local: Vec::new(),
+            bad: vec![false; table.len()],
+            matcher: Matcher::new(program),
+            order: Vec::new(),
+            waiting: Vec::new(),
+            dead: Vec::new(),
+        };
+        if table.times.null_count() > 0 {
+            for row in 0..table.len() {
+                if table.times.is_null(row) {
+                    step.reject(row, "no event time");
+                }
+            }
+        }
+        step.look_at_rows();
+        step
+    }
+
+    /// What can be said of rows alone, for all of them.
+    fn look_at_rows(&mut self) {
+        for variable in &self.program.variables {
+            let (holds, failed) = match variable.local {
+                NONE => (Vec::new(), Vec::new()),
+                code => each_row(self.program, code, &self.table.columns, self.table.len()),
+            };
+            self.local.push(holds);
+            for (row, why) in failed {
+                self.reject(row, why);
+            }
+        }
+    }
+
+    fn reject(&mut self, row: usize, why: &str) {
+        if self.table.kinds.value(row) == 0 && !self.bad[row] {
+            self.bad[row] = true;
+            self.matcher.output.dead(row as u32, why);
+        }
+    }
+
+    /// One key, whose rows are at these places.
+    fn key(&mut self, places: &[u32]) -> Result<(), Refused> {
+        let Some(&any) = places.first() else {
+            return Ok(());
+        };
+        let fed = self.put_in_order(places);
+        let mut progress = match places
+            .iter()
+            .find(|&&place| self.table.progress.is_valid(place as usize))
+        {
+            Some(&place) => {
+                let kept = self.table.progress.value(place as usize);
+                Progress::read(self.program, kept, fed as u32)?
+            }
+            None => Progress::default(),
+        };
+        let mut rows = Rows {
+            columns: &self.table.columns,
+            times: self.table.times.values(),
+            local: &self.local,
+            order: &self.order,
+            dead: std::mem::take(&mut self.dead),
+        };
+        let done = self
+            .matcher
+            .run(&mut progress, &mut rows, fed as u32, self.watermark);
+        let dead = std::mem::take(&mut rows.dead);
+        done.map_err(|refused| match refused {
+            Refused::TooMany { limit, .. } => Refused::TooMany { limit, row: any },
+            other => other,
+        })?;
+        self.dead = dead;
+        self.keep(&progress, any);
+        Ok(())
+    }
+
+    /// Rows that were fed, then those that may be, in `order`; the rest in `waiting`. How many were fed.
+    fn put_in_order(&mut self, places: &[u32]) -> usize {
+        self.order.clear();
+        self.waiting.clear();
+        self.dead.clear();
+        let (times, kinds) = (self.table.times.values(), self.table.kinds.values());
+        let is = |place: u32, kept: Kept| kinds[place as usize] == kept as u8;
+        for &place in places {
+            if is(place, Kept::Fed) || is(place, Kept::Dead) {
+                self.order.push(place);
+                self.dead.push(is(place, Kept::Dead));
+            } else if !is(place, Kept::Marker) && !self.bad[place as usize] {
+                self.waiting.push(place);
+            }
+        }
+        let fed = self.order.len();
+        let time = |place: &u32| times[*place as usize];
+        if !self.waiting.is_sorted_by_key(time) {
+            self.waiting.sort_by_key(time);
+        }
+        if let Some(last) = self.order.last().map(time) {
+            let late = self.waiting.partition_point(|place| time(place) < last);
+            for place in self.waiting.drain(..late) {
+                self.matcher.output.late(place);
+            }
+        }
+        let ready = self
+            .waiting
+            .partition_point(|place| time(place) <= self.watermark);
+        self.order.extend(self.waiting.drain(..ready));
+        self.dead.resize(self.order.len(), false);
+        fed
+    }
+
+    /// What the next step needs of this key. The first of it carries where matching stands, and when to look again.
+    fn keep(&mut self, progress: &Progress, any: u32) {
+        let end = self.order.len();
+        let started = progress.first_start();
+        let mut first = started.map_or(end, |start| start as usize);
+        let mut before = self.program.rows_before;
+        while before > 0 && first > 0 {
+            first -= 1;
+            before -= usize::from(!self.dead[first]);
+        }
+        let numbered = self.program.numbered && progress.number > 0;
+        let written =
+            (started.is_some() || numbered).then(|| progress.write(self.program, first as u32));
+        let mut written = written.as_deref();
+        let mut due = self.due(progress);
+        let output = &mut self.matcher.output;
+        for place in first..end {
+            let kept = if self.dead[place] {
+                Kept::Dead
+            } else {
+                Kept::Fed
+            };
+            output.keep(self.order[place], kept, written.take(), due.take());
+        }
+        for &place in &self.waiting {
+            output.keep(place, Kept::Waiting, written.take(), due.take());
+        }
+        if written.is_some() {
+            output.keep(any, Kept::Marker, written, None);
+        }
+    }
+
+    /// The watermark at which this key must be looked at again, with or without new rows.
+    fn due(&self, progress: &Progress) -> Option<i64> {
+        let times = self.table.times.values();
+        let waiting = self.waiting.first().map(|&place| times[place as usize]);
+        let open = progress
+            .first_open()
+            .zip(self.program.within)
+            .map(|(start, within)| {
+                times[self.order[start as usize] as usize].saturating_add(within)
+            });
+        waiting.into_iter().chain(open).min()
+    }
+}

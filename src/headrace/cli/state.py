@@ -1,0 +1,96 @@
+"""``headrace state show``."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.command import Command
+from headrace.cli.failures import CommandFailed
+from headrace.cli.options import Output
+from headrace.cli.output import OutputFormat, print_json, print_line, print_table
+from headrace.cli.start import DEFAULT_DATA
+
+if TYPE_CHECKING:
+    from headrace.pipelines.state.inspect import TableState
+
+__all__ = ["app", "checkpoint_of"]
+
+app = typer.Typer(
+    name="state",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    help="Look at what the operators of a query keep.",
+)
+
+
+@app.callback()
+def state() -> None:
+    """Look at what the operators of a query keep."""
+
+
+@app.command(cls=Command)
+def show(
+    name: Annotated[str, typer.Argument(metavar="APP.QUERY", show_default=False)],
+    key: Annotated[
+        str | None, typer.Argument(metavar="[KEY]", show_default=False, help="Only the rows of this key.")
+    ] = None,
+    data: Annotated[
+        Path,
+        typer.Option("--data", "-d", metavar="DIR", envvar="HEADRACE_DATA", help="Where `headrace run` keeps it."),
+    ] = Path(DEFAULT_DATA),
+    limit: Annotated[int, typer.Option(metavar="N", help="Show so many rows of each table at most.")] = 20,
+    output: Output = OutputFormat.text,
+) -> None:
+    """Show the state of a query's operators as of its last batch; the query may be running. Starts Spark to read it.
+
+    [bold]Examples[/bold]
+
+    \b
+    headrace state show shop.sessions
+    headrace state show shop.sessions 4711
+    headrace state show shop.sessions 4711,EU      where rows are looked up by two columns
+    """
+    from headrace.pipelines.spark import start_spark
+    from headrace.pipelines.state.inspect import read_state
+
+    checkpoint = checkpoint_of(data, name)
+    with tempfile.TemporaryDirectory() as folder:
+        tables = read_state(start_spark("state", Path(folder), "local[1]"), checkpoint)
+    if not tables:
+        raise CommandFailed(f"{name} keeps no state of its own.", hint="operators such as hr.session keep state")
+    for one in tables:
+        _print(one, key, limit, output)
+
+
+def _print(one: TableState, key: str | None, limit: int, output: OutputFormat) -> None:
+    rows = one.rows if key is None else one.of_key(key)
+    shown: list[dict[str, Any]] = [json.loads(line) for line in rows.head(limit).write_ndjson().splitlines()]
+    if output is OutputFormat.json:
+        about = {"operator": one.operator, "table": one.table, "by": one.by, "rows": len(rows)}
+        print_json({**about, "shown": shown})
+        return
+    print_line(f"operator {one.operator}, table {one.table}, by {', '.join(one.by)}: {len(rows)} rows")
+    print_table(rows.columns, [[_cell(row[name]) for name in rows.columns] for row in shown])
+    print_line()
+
+
+def _cell(value: Any) -> Any:
+    return value if value is None or isinstance(value, int | float | str) else json.dumps(value)
+
+
+def checkpoint_of(data: Path, name: str) -> Path:
+    """The checkpoint folder of a query's newest build."""
+    found = sorted(path for path in (data / "checkpoints").glob(f"*/{name.partition('.')[0]}/{name}*") if path.is_dir())
+    mine = [path for path in found if path.name == name or path.name.startswith(f"{name}.g")]
+    if not mine:
+        raise CommandFailed(
+            f"there is no checkpoint of {name!r} below {data}.",
+            hint="say --data DIR as it was said to `headrace run`; `headrace query list` shows the queries",
+        )
+    return max(mine, key=lambda path: path.stat().st_mtime)

@@ -1,0 +1,100 @@
+"""The state of a query's operators, read from its checkpoint as of its last batch; the query may be running."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from headrace.errors import HeadraceError
+from headrace.pipelines.state.chunks import merged
+from headrace.pipelines.state.log import BucketLog, Head
+from headrace.pipelines.state.operator import ID
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["TableState", "read_state"]
+
+BUCKET = "_bucket"
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A table of an operator, over all buckets."""
+
+    operator: int
+    table: str
+    by: tuple[str, ...]
+    key: tuple[str, ...]
+    """The columns that decide the bucket."""
+    wake_ms: int | None
+    """When the first bucket of the operator wants to be called."""
+    rows: pl.DataFrame
+    """Its columns, and ``_bucket``."""
+
+    def of_key(self, key: str) -> pl.DataFrame:
+        """The rows of a key: the values that rows are looked up by, as text, with commas between."""
+        text = pl.concat_str([pl.col(name).cast(pl.String).fill_null("null") for name in self.by], separator=",")
+        return self.rows.filter(text == key) if self.by else self.rows
+
+
+class _Read:
+    """Chunks that were read from a checkpoint."""
+
+    def __init__(self, pieces: Mapping[tuple[int, int], bytes]) -> None:
+        self._pieces = pieces
+
+    def getValue(self, key: tuple[Any, ...]) -> tuple[bytes] | None:
+        found = self._pieces.get((key[0], key[1]))
+        return None if found is None else (found,)
+
+    def updateValue(self, key: tuple[Any, ...], value: tuple[Any, ...]) -> None:
+        raise HeadraceError("a checkpoint that is looked at is not changed")
+
+    def removeKey(self, key: tuple[Any, ...]) -> None:
+        raise HeadraceError("a checkpoint that is looked at is not changed")
+
+
+def read_state(spark: SparkSession, checkpoint: Path) -> list[TableState]:
+    """Every table of every operator of the query."""
+    if not (checkpoint / "state").is_dir():
+        return []
+    found: list[TableState] = []
+    known = spark.read.format("state-metadata").load(str(checkpoint)).collect()
+    operators = sorted({row["operatorId"] for row in known if "chunks" in str(row["operatorProperties"])})
+    for number, operator in enumerate(reversed(operators)):  # Spark counts from the end of the plan
+        found += _operator(spark, checkpoint, operator, number)
+    return found
+
+
+def _operator(spark: SparkSession, checkpoint: Path, operator: int, number: int) -> list[TableState]:
+    def variable(name: str) -> list[Any]:
+        reader = spark.read.format("statestore").option("operatorId", operator).option("stateVarName", name)
+        return reader.load(str(checkpoint)).collect()
+
+    pieces: dict[int, dict[tuple[int, int], bytes]] = {}
+    for row in variable("chunks"):
+        at = (row["user_map_key"]["number"], row["user_map_key"]["piece"])
+        pieces.setdefault(row["key"]["bucket"], {})[at] = bytes(row["user_map_value"]["data"])
+    tables: dict[str, list[pl.DataFrame]] = {}
+    by: dict[str, list[str]] = {}
+    key: dict[str, list[str]] = {}
+    wake: list[int] = []
+    for row in variable("head"):
+        bucket, head = row["key"]["bucket"], Head.read(row["value"]["text"])
+        by.update(head.by)
+        key.update(head.key)
+        wake += [] if head.wake_ms is None else [head.wake_ms]
+        log = BucketLog(head, _Read(pieces.get(bucket, {})), f"bucket {bucket} of operator {number}")
+        for table, change in merged([log.read(entry) for entry in head.chunks], oldest=True).items():
+            if change.append is not None:
+                tables.setdefault(table, []).append(change.append.drop(ID).with_columns(pl.lit(bucket).alias(BUCKET)))
+    first = min(wake, default=None)
+    return [
+        TableState(number, table, tuple(by[table]), tuple(key[table]), first, pl.concat(found))
+        for table, found in sorted(tables.items())
+    ]

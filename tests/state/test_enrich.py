@@ -1,0 +1,163 @@
+"""Events with versions of a table, against a plain search through all versions."""
+
+from __future__ import annotations
+
+import pickle
+
+import polars as pl
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.pipelines.joins.enrich import Enrich
+from tests.state.bucket import Bucket
+from tests.state.streams import AT, deliveries, frame, run, us
+
+STREAM = {"n": pl.Int64(), "who": pl.String(), "then": AT, "at": AT}
+TABLE = {"name": pl.String(), "rank": pl.Int64()}
+CHANGES = {**TABLE, "_deleted": pl.Boolean(), "_version": pl.String(), "_time": AT}
+SCHEMAS = {"stream": STREAM, "table": CHANGES}
+KEY = st.sampled_from(["a", "b", None])
+EVENTS = st.lists(st.tuples(KEY, st.integers(0, 40)), max_size=12)
+VERSIONS = st.lists(st.tuples(KEY, st.booleans(), st.integers(0, 40)), max_size=12)
+
+
+def enriching(as_of: str | None, missing: str, wait: int = 0, history: int | None = None) -> Enrich:
+    names = {"rank": "rank", "_version": "people_version"}
+    return Enrich(STREAM, TABLE, {"who": "name"}, names, "at", as_of, missing, us(wait), history)
+
+
+def given_rows(events, versions):
+    """Rows by input: an event's ``then`` is a while before it; the number of a version is its place in the topic."""
+    return {
+        "stream": [(n, key, at - n % 9, at) for n, (key, at) in enumerate(events)],
+        "table": [(key, n, gone, str(n), at) for n, (key, gone, at) in enumerate(versions)],
+    }
+
+
+def in_table_order(batches):
+    return [version for part, _, _ in batches for version in part["table"]]
+
+
+def valid(versions, key, at):
+    """The last by time, then by the order of the table, that is not after this time."""
+    known = [
+        (row[-1], place) for place, row in enumerate(versions) if row[0] == key and key is not None and row[-1] <= at
+    ]
+    if not known or versions[max(known)[1]][2]:
+        return None
+    return versions[max(known)[1]]
+
+
+def expected(batches, rows, as_of, missing):
+    versions, found = in_table_order(batches), []
+    for n, key, then, at in rows["stream"]:
+        version = valid(versions, key, then if as_of == "then" else at)
+        if version is not None:
+            found.append((n, key, then, at, version[1], version[3]))
+        elif missing == "null":
+            found.append((n, key, then, at, None, None))
+    return found
+
+
+@settings(max_examples=50)
+@given(EVENTS, VERSIONS, st.sampled_from(["at", "then"]), st.sampled_from(["null", "drop"]), st.data())
+def test_every_event_sees_the_version_that_was_valid_at_its_time(events, versions, as_of, missing, data):
+    rows = given_rows(events, versions)
+    batches = data.draw(deliveries(rows, tables=("table",)))
+    bucket = Bucket(enriching(as_of, missing))
+    out = run(bucket, batches, SCHEMAS, "at")
+    assert sorted(out) == expected(batches, rows, as_of, missing)
+    assert bucket.rows("held").is_empty()
+
+
+@settings(max_examples=40)
+@given(EVENTS, VERSIONS, st.data())
+def test_a_missing_row_is_waited_for_up_to_a_bound(events, versions, data):
+    """Rows whose key has a version at their time get that; otherwise some later one, if there is one in time."""
+    rows = given_rows(events, versions)
+    batches = data.draw(deliveries(rows, tables=("table",)))
+    bucket = Bucket(enriching("at", "wait", wait=15))
+    out = sorted(run(bucket, batches, SCHEMAS, ""))
+    everything = in_table_order(batches)
+    assert [row[0] for row in out] == [row[0] for row in rows["stream"]], "every event comes out once"
+    for n, key, _, at, rank, version in out:
+        exact = valid(everything, key, at)
+        later = [row for row in everything if row[0] == key and key is not None and row[-1] > at and not row[2]]
+        if exact is not None:
+            assert (rank, version) == (exact[1], exact[3]), n
+        else:
+            assert (rank is None and version is None) or rank in [row[1] for row in later]
+    assert bucket.rows("held").is_empty()
+    assert bucket.rows("awaiting").is_empty()
+
+
+def test_what_is_waited_for_is_the_first_version_after_the_event():
+    bucket = Bucket(enriching("at", "wait", wait=60))
+    nothing = {name: frame([], schema) for name, schema in SCHEMAS.items()}
+    event = frame([(1, "a", 5, 5)], STREAM)
+    assert bucket.step({**nothing, "stream": event}, us(0)).is_empty()
+    assert bucket.wake_us == us(5)
+    assert bucket.step(nothing, us(5)).is_empty()
+    assert bucket.wake_us == us(65)
+    gone = frame([("a", 8, True, "8", 6), ("b", 9, False, "9", 7)], CHANGES)
+    assert bucket.step({**nothing, "table": gone}, us(8)).is_empty()
+    came = frame([("a", 2, False, "2", 20), ("a", 1, False, "1", 10)], CHANGES)
+    assert bucket.step({**nothing, "table": came}, us(9))["rank"].to_list() == [1]
+
+
+def test_an_event_that_waited_too_long_comes_out_with_nulls():
+    bucket = Bucket(enriching("at", "wait", wait=60))
+    nothing = {name: frame([], schema) for name, schema in SCHEMAS.items()}
+    bucket.step({**nothing, "stream": frame([(1, "a", 5, 5)], STREAM)}, us(0))
+    bucket.step(nothing, us(5))
+    assert bucket.step(nothing, us(64)).is_empty()
+    assert bucket.step(nothing, us(65)).select("n", "rank", "people_version").rows() == [(1, None, None)]
+
+
+@settings(max_examples=40)
+@given(EVENTS, VERSIONS, st.sampled_from(["null", "drop", "wait"]), st.data())
+def test_without_a_time_an_event_sees_the_latest_version_at_once(events, versions, missing, data):
+    rows = given_rows(events, versions)
+    batches = data.draw(deliveries(rows, tables=("table",)))
+    bucket = Bucket(enriching(None, missing, wait=10**7))
+    out = run(bucket, batches, SCHEMAS, "")
+    latest, expect, waiting = {}, [], []
+    for part, _, _ in batches:
+        for version in part["table"]:
+            latest[version[0]] = None if version[2] else version
+        latest.pop(None, None)
+        for n, key, then, at in waiting + part["stream"]:
+            row = latest.get(key)
+            if row is not None:
+                expect.append((n, key, then, at, row[1], row[3]))
+            elif missing == "null" or (missing == "wait" and key is None):
+                expect.append((n, key, then, at, None, None))
+        if missing == "wait":
+            waiting = [row for row in waiting + part["stream"] if row[1] is not None and latest.get(row[1]) is None]
+    assert sorted(out) == sorted(expect)
+    assert sorted(bucket.rows("versions")["name"].to_list()) == sorted(key for key, row in latest.items() if row)
+
+
+def test_versions_that_no_event_can_ask_for_are_let_go():
+    """A rate that changes every second: one version behind the watermark is kept, and those after it."""
+    bucket = Bucket(enriching("at", "null"))
+    for second in range(0, 300, 10):
+        rows = [("a", at, False, str(at), at) for at in range(second, second + 10)]
+        event = frame([(second, "a", second, second + 9)], STREAM)
+        bucket.step({"stream": event, "table": frame(rows, CHANGES)}, us(second - 1))
+    assert len(bucket.rows("versions")) == 11
+
+
+def test_history_is_kept_for_events_that_ask_for_an_older_time():
+    bucket = Bucket(enriching("then", "null", history=us(100)))
+    for second in range(0, 300, 10):
+        row = frame([("a", second, False, str(second), second)], CHANGES)
+        bucket.step({"stream": frame([], STREAM), "table": row}, us(second - 1))
+    asked = frame([(1, "a", 250, 295), (2, "a", 195, 295), (3, "a", 50, 295)], STREAM)
+    out = bucket.step({"stream": asked, "table": frame([], CHANGES)}, us(290))
+    assert sorted(out.select("n", "rank").rows()) == [(1, 250), (2, 190), (3, None)]
+    assert len(bucket.rows("versions")) == 11
+
+
+def test_the_operator_travels_to_workers():
+    assert pickle.loads(pickle.dumps(enriching("at", "null"))) == enriching("at", "null")
