@@ -70,7 +70,7 @@ native: setup ## cargo test of the kernel
 
 unit: setup ## Fast tests: no server, under a minute
 	@$(HEAD) "Unit tests"
-	@$(BIN)/pytest -q -m "not system" $(T)
+	@$(BIN)/pytest -q -n auto -m "not system" $(T)
 
 system: setup kafka ## Tests with real processes: clients, contract with Apache Kafka, faults
 	@$(HEAD) "System tests"

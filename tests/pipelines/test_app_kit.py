@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import signal
 from pathlib import Path
 
 import pytest
@@ -209,6 +210,14 @@ def two_of_a_name(orders):  # type: ignore[no-untyped-def]
     return orders.select("order_id", "order_id")
 
 
+def sorts(orders):  # type: ignore[no-untyped-def]
+    return orders.orderBy("order_id")
+
+
+def counts(orders):  # type: ignore[no-untyped-def]
+    return orders.where(f"amount > {orders.count()}")
+
+
 def raises(orders):  # type: ignore[no-untyped-def]
     return 1 / 0
 
@@ -220,6 +229,8 @@ def test_a_mistake_in_a_function_is_found_before_a_query_starts(tmp_path: Path) 
         no_frame: "returns int",
         two_of_a_name: "two columns 'order_id'",
         raises: "ZeroDivisionError",
+        sorts: "Sorting is not supported",
+        counts: "streaming sources must be executed",
     }
     for function, sentence in says.items():
         app = hr.App("shop")
@@ -229,3 +240,4 @@ def test_a_mistake_in_a_function_is_found_before_a_query_starts(tmp_path: Path) 
             planned(shared_spark(), app)
         assert caught.value.detail is not None
         assert caught.value.detail.startswith(f"{__file__}, line ")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "Ctrl-C is ours, not Spark's"

@@ -108,8 +108,27 @@ def planned(spark: SparkSession, app: App) -> dict[str, Planned]:
     found: dict[str, Planned] = {}
     for query in app.queries:
         inputs = sources(app, found, {})
-        found[query.name] = _planned(query, built(spark, query, inputs, lambda one: empty(spark, one)))
+        plan = _planned(query, built(spark, query, inputs, lambda one: empty(spark, one)))
+        if not plan.sessions:
+            _ensure_streams(spark, plan, inputs)
+        found[query.name] = plan
     return found
+
+
+def _ensure_streams(spark: SparkSession, plan: Planned, inputs: Mapping[str, Input]) -> None:
+    """Raise if this is nothing that Spark can do with streams, which it says only of streams."""
+    from pyspark.errors import AnalysisException
+
+    frame = built(spark, plan.query, inputs, lambda one: empty(spark, one, endless=True)).frame
+    classes = spark._jvm.org.apache.spark.sql  # type: ignore[union-attr]
+    mode = getattr(classes.streaming.OutputMode, plan.output_mode.capitalize())()
+    try:
+        checker = classes.catalyst.analysis.UnsupportedOperationChecker
+        checker.checkForStreaming(frame._jdf.queryExecution().analyzed(), mode)
+    except AnalysisException as error:
+        sentence = f"{plan.query} cannot be done with streams: {_first_line(error)}"
+        hint = "aggregate by windows of event time, or do it in two steps: another view or derived stream in between"
+        raise wrong(sentence, plan.query.place, hint) from error
 
 
 def built(
@@ -174,8 +193,9 @@ def _table(one: Input, read: Callable[[Input], DataFrame]) -> Table:
     return Table(one.name, one.key, lambda: read(one), lambda: read(replace(one, versions=True)))
 
 
-def empty(spark: SparkSession, one: Input) -> DataFrame:
-    """What a query reads, without a row."""
+def empty(spark: SparkSession, one: Input, *, endless: bool = False) -> DataFrame:
+    """What a query reads, without a row; as a stream if it is to be endless."""
+    from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
 
     raw = isinstance(one.declared, Stream) and one.declared.raw
@@ -184,7 +204,14 @@ def empty(spark: SparkSession, one: Input) -> DataFrame:
     declared = StructType.fromDDL(one.schema)
     if not isinstance(declared, StructType):
         raise HeadraceError(f"{one.schema!r} is no schema.")
-    return with_event_time(spark.createDataFrame([], output_type(options, declared)), one)
+    kept = output_type(options, declared)
+    if not endless:
+        return with_event_time(spark.createDataFrame([], kept), one)
+    nulls = (F.lit(None).cast(field.dataType).alias(field.name) for field in kept.fields)
+    frame = spark.readStream.format("rate").load().select(*nulls)
+    if one.event_time is not None:
+        frame = frame.withWatermark(one.event_time.column, f"{one.event_time.lateness_ms} milliseconds")
+    return frame
 
 
 def with_event_time(frame: DataFrame, one: Input) -> DataFrame:

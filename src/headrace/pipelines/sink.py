@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from headrace.errors import HeadraceError, ServerAway
-from headrace.feed.cluster import Cluster
+from headrace.feed.cluster import Cluster, comes_back
 from headrace.feed.protocol import ProtocolFeed
 from headrace.pipelines.checkpoint import Checkpoint, watermark_ms
 from headrace.pipelines.marks import Mark, mark_key
@@ -167,7 +167,8 @@ class Sink:
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.purge()
-            producer.flush(0)
+            with contextlib.suppress(KafkaException):  # it was fenced
+                producer.flush(0)
 
     def _marked(self, batch: int, entry: str) -> Mark:
         if self._epoch is None:
@@ -215,7 +216,7 @@ class Sink:
 
     def _explained(self, error: KafkaError, doing: str) -> HeadraceError:
         sentence = f"{self.target.query}: {doing}: {error.str().rstrip('.')} ({error.name().lstrip('_')})."
-        return ServerAway(sentence) if error.retriable() else HeadraceError(sentence)
+        return ServerAway(sentence) if comes_back(error) else HeadraceError(sentence)
 
 
 def _produce(producer: Producer, topic: str, messages: list[dict[str, Any]]) -> None:

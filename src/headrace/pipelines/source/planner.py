@@ -12,7 +12,6 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
@@ -24,7 +23,7 @@ from headrace.pipelines.source.aside import AsideWriter, dead_topic, late_topic
 from headrace.pipelines.source.options import SourceOptions
 from headrace.pipelines.source.planning import Position, Range, ceiling_ms, fit_to_limit
 from headrace.pipelines.source.reports import TIMES, Reports, query_key, report_key, total_value
-from headrace.pipelines.time import skew_ms
+from headrace.pipelines.time import moment_ms, skew_ms
 from headrace.pipelines.topics import COMPACTED, ensure_topic
 
 __all__ = ["Planner", "start_offsets"]
@@ -181,12 +180,10 @@ def start_offsets(cluster: Cluster, options: SourceOptions) -> dict[int, int]:
     if options.start == "latest":
         return cluster.ends(options.topic, partitions)
     try:
-        at = datetime.fromisoformat(options.start)
+        at_ms = moment_ms(options.start)
     except ValueError:
         raise InvalidInput(
             f"{options.start!r} is no place to start from.",
             hint="say earliest, latest, or a time like 2026-01-31T12:00Z",
         ) from None
-    if at.tzinfo is None:
-        at = at.replace(tzinfo=UTC)
-    return cluster.offset_at(options.topic, int(at.timestamp() * 1000))
+    return cluster.offset_at(options.topic, at_ms)
