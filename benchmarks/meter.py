@@ -31,7 +31,7 @@ def peak_mb(pid: int) -> float:
 
 def cpu_seconds(pid: int) -> float:
     """Of a process and its descendants, those that have ended and were waited for included."""
-    return sum(_ticks(pid).values()) / TICK
+    return sum(_ticks(pid, ended=True).values()) / TICK
 
 
 def open_files(pid: int) -> int:
@@ -73,13 +73,13 @@ class Others:
             self._seen = found
 
 
-def _ticks(pid: int) -> dict[int, int]:
-    """Processor time of a process and each of its descendants."""
+def _ticks(pid: int, *, ended: bool = False) -> dict[int, int]:
+    """Processor time of a process and each of its descendants; with that of their children that have ended, if asked."""
     found = {}
     for one in family(pid):
         with suppress(FileNotFoundError, ProcessLookupError):
             fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
-            found[one] = int(fields[11]) + int(fields[12])
+            found[one] = sum(map(int, fields[11 : 15 if ended else 13]))
     return found
 
 
