@@ -74,7 +74,7 @@ class Others:
 
 
 def _ticks(pid: int, *, ended: bool = False) -> dict[int, int]:
-    """Processor time of a process and each of its descendants; with that of their children that have ended, if asked."""
+    """Processor time of a process and each of its descendants; and of ended children, if asked."""
     found = {}
     for one in family(pid):
         with suppress(FileNotFoundError, ProcessLookupError):
