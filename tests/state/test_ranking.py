@@ -63,9 +63,7 @@ def test_the_latest_event_of_each_group_is_the_newest_of_those_with_the_largest_
 
 
 @settings(max_examples=25)
-@given(
-    rows=st.lists(st.tuples(EVENT, st.booleans()), max_size=60), seed=st.integers(0, 999), before=st.booleans()
-)
+@given(rows=st.lists(st.tuples(EVENT, st.booleans()), max_size=60), seed=st.integers(0, 999), before=st.booleans())
 def test_the_top_of_a_table_is_that_of_its_rows_and_ties_are_by_key(rows, seed, before):
     chance = random.Random(seed)
     operator = Ranking(COLUMNS, ("group",), ORDER, 2, key=("id",), net=True, before=before)

@@ -11,6 +11,9 @@ from pyspark.sql.types import StructType
 
 import headrace as hr
 from headrace import F
+from headrace.errors import HeadraceError
+from headrace.pipelines.building import BUCKETS
+from headrace.pipelines.rescale import rescale
 from headrace.pipelines.state import Changes, Step, TableType
 from headrace.pipelines.state.frames import Keyed, keyed
 from headrace.pipelines.state.inspect import read_state
@@ -74,10 +77,47 @@ def test_an_operator_goes_on_where_it_was_after_crashes(tmp_path: Path) -> None:
             under.send("rows", {"who": "a", "n": 1, "at": at}, {"who": "b", "n": 10, "at": at})
             under.send("rows", {"who": "a", "n": 100, "at": at}, Crash("before-commit"), Crash("after-commit"))
         assert under.view("totals") == [{"who": "a", "total": 303}, {"who": "b", "total": 30}]
-        (checkpoint,) = tmp_path.glob("checkpoints/*/sums/sums.totals")
-        (table,) = read_state(shared_spark(), checkpoint)
+        (table,) = read_state(shared_spark(), checkpoint(tmp_path, "sums", "totals"))
         assert (table.operator, table.table, table.by, len(table.rows)) == (0, "totals", ("who",), 2)
         assert table.of_key("a").select("who", "total").rows() == [("a", 303)]
+
+
+def test_a_rescaled_query_goes_on_with_its_state_in_other_buckets(tmp_path: Path) -> None:
+    app = hr.App("scaled")
+    app.stream("rows", SCHEMA, event_time="at", lateness="10 seconds")
+
+    @app.view(key="who")
+    def totals(rows):
+        return keyed({"rows": Keyed(rows, ["who"])}, Totals(), struct("who string, total long"))
+
+    @app.derive()
+    def passed(rows):
+        return keyed({"rows": Keyed(rows, ["who"])}, Held(), struct(SCHEMA), event_time="at").select("who", "n")
+
+    def row(number: int, second: int) -> dict[str, object]:
+        return {"who": f"w{number}", "n": number, "at": f"2026-01-01T00:00:{second:02}Z"}
+
+    with AppUnderTest(app, tmp_path) as under:
+        under.send("rows", *(row(number, 1 + number // 10) for number in range(40)))
+        under.stop()
+        for name, buckets in (("totals", 32), ("passed", 3)):
+            folder = checkpoint(tmp_path, "scaled", name)
+            with pytest.raises(HeadraceError, match="5000 buckets"):
+                rescale(shared_spark, under.cluster, folder, 5000)
+            assert rescale(shared_spark, under.cluster, folder, buckets) == BUCKETS
+        under.start()
+        under.send("rows", *(row(number, 30) for number in range(20, 60)), Crash(), row(0, 50))
+        expected = {f"w{number}": number * (2 if 20 <= number < 40 else 1) for number in range(60)}
+        assert {one["who"]: one["total"] for one in under.view("totals")} == expected
+        came = sorted((one["n"], one["who"]) for one in under.stream("passed"))
+        assert came == sorted([(n, f"w{n}") for n in range(40)] + [(n, f"w{n}") for n in range(20, 60)])
+        (table,) = read_state(shared_spark(), checkpoint(tmp_path, "scaled", "totals"))
+        assert table.rows["_bucket"].max() > BUCKETS
+
+
+def checkpoint(folder: Path, app: str, query: str) -> Path:
+    (found,) = folder.glob(f"checkpoints/*/{app}/{app}.{query}")
+    return found
 
 
 def test_held_rows_come_out_when_the_watermark_passes_and_windows_over_them_close(tmp_path: Path) -> None:

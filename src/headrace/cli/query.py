@@ -1,7 +1,10 @@
-"""``headrace query list|stop|restart``."""
+"""``headrace query list|stop|restart|rescale``."""
 
 from __future__ import annotations
 
+import os
+import tempfile
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +15,8 @@ from headrace.cli.failures import CommandFailed
 from headrace.cli.options import ClientSettings, Output, Server
 from headrace.cli.output import OutputFormat, print_json, print_line, print_table
 from headrace.cli.pairs import name_values
+from headrace.cli.start import DEFAULT_DATA
+from headrace.cli.state import checkpoint_of
 
 __all__ = ["app"]
 
@@ -66,6 +71,45 @@ def stop(name: Name, server: Server = DEFAULT_SERVER, client: ClientSettings = N
 def restart(name: Name, server: Server = DEFAULT_SERVER, client: ClientSettings = None) -> None:
     """Start a query again that was stopped or has failed; it goes on where it was."""
     _command(name, "restart", server, client)
+
+
+@app.command(cls=Command)
+def rescale(
+    name: Name,
+    buckets: Annotated[int, typer.Option(metavar="N", help="Into how many buckets its keys are put.")],
+    data: Annotated[
+        Path,
+        typer.Option("--data", "-d", metavar="DIR", envvar="HEADRACE_DATA", help="Where `headrace run` keeps it."),
+    ] = Path(DEFAULT_DATA),
+    server: Server = DEFAULT_SERVER,
+    client: ClientSettings = None,
+) -> None:
+    """Change the number of buckets of a stopped query: more, if the state of one does not fit into memory.
+
+    The app must not be running. Its log must. Views keep their rows, and the query goes on where it was.
+
+    [bold]Example[/bold]
+
+    \b
+    headrace query rescale shop.sessions --buckets 64
+    """
+    from headrace.pipelines.rescale import rescale as put_into_buckets
+    from headrace.pipelines.runner import lock_app
+    from headrace.pipelines.spark import start_spark
+
+    checkpoint = checkpoint_of(data, name)
+    lock = lock_app(checkpoint.parent, checkpoint.parent.name)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            before = put_into_buckets(
+                lambda: start_spark("rescale", Path(folder), "local[*]"),
+                _feed_cluster(server, client),
+                checkpoint,
+                buckets,
+            )
+    finally:
+        os.close(lock)
+    print_line(f"{name} has {buckets} buckets now, before it had {before}; `headrace run` goes on with it")
 
 
 def _command(name: str, action: str, server: str, client: list[str] | None) -> None:

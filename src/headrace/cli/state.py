@@ -18,7 +18,7 @@ from headrace.cli.start import DEFAULT_DATA
 if TYPE_CHECKING:
     from headrace.pipelines.state.inspect import TableState
 
-__all__ = ["app"]
+__all__ = ["app", "checkpoint_of"]
 
 app = typer.Typer(
     name="state",
@@ -59,7 +59,7 @@ def show(
     from headrace.pipelines.spark import start_spark
     from headrace.pipelines.state.inspect import read_state
 
-    checkpoint = _checkpoint(data, name)
+    checkpoint = checkpoint_of(data, name)
     with tempfile.TemporaryDirectory() as folder:
         tables = read_state(start_spark("state", Path(folder), "local[1]"), checkpoint)
     if not tables:
@@ -84,7 +84,8 @@ def _cell(value: Any) -> Any:
     return value if value is None or isinstance(value, int | float | str) else json.dumps(value)
 
 
-def _checkpoint(data: Path, name: str) -> Path:
+def checkpoint_of(data: Path, name: str) -> Path:
+    """The checkpoint folder of a query's newest build."""
     found = sorted(path for path in (data / "checkpoints").glob(f"*/{name.partition('.')[0]}/{name}*") if path.is_dir())
     mine = [path for path in found if path.name == name or path.name.startswith(f"{name}.g")]
     if not mine:

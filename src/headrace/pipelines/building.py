@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 
 __all__ = ["BUCKETS", "Building", "building", "current", "next_operator"]
 
@@ -26,6 +27,8 @@ class Building:
     """Where the broker is; empty while the query is only planned."""
     client: tuple[tuple[str, str], ...] = ()
     buckets: int = BUCKETS
+    seed: Path | None = None
+    """The state to begin with, where the query was rescaled."""
 
 
 _current: ContextVar[tuple[Building, count[int]]] = ContextVar("building")

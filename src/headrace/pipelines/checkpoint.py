@@ -16,6 +16,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,39 @@ class Checkpoint:
             file.write_text(str(default))
             _synced(file)
         return int(file.read_text())
+
+    @property
+    def seed(self) -> Path | None:
+        """The state that a rescaled query begins with, until its first batch is done."""
+        file = self.path / "seed.arrow"
+        return file if file.exists() and not (self.path / "commits" / "0").exists() else None
+
+    def start(self, topic: str) -> str | None:
+        """Where a rescaled query begins to read a topic, as the JSON of a position."""
+        file = self.path / "start.json"
+        found = json.loads(file.read_text()).get(topic) if file.exists() else None
+        return None if found is None else json.dumps(found)
+
+    def last_done(self) -> int:
+        """The last batch that Spark has done; -1 if none."""
+        return max(_numbers(self.path / "commits"), default=-1)
+
+    def seeded_by(self, buckets: int, positions: Mapping[str, Any]) -> None:
+        """Begin a checkpoint of a rescaled query, whose seed is there: all of it is on disk when this is back."""
+        (self.path / "buckets").write_text(str(buckets))
+        (self.path / "start.json").write_text(json.dumps(positions))
+        for name in ("buckets", "start.json", "seed.arrow"):
+            _synced(self.path / name)
+        _synced(self.path)
+
+    def take_the_place_of(self, other: Checkpoint) -> None:
+        """Become the checkpoint that another was, which is removed."""
+        aside = other.path.with_name(f"{other.path.name}~")
+        shutil.rmtree(aside, ignore_errors=True)
+        other.path.rename(aside)
+        self.path.rename(other.path)
+        _synced(other.path.parent)
+        shutil.rmtree(aside, ignore_errors=True)
 
     def entry(self, batch: int) -> str | None:
         """What Spark noted of a batch before it began."""

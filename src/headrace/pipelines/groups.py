@@ -234,9 +234,7 @@ class Groups:
         joined = both.join(found, on=list(self.by), how="left", nulls_equal=True, maintain_order="left")
         return joined.with_columns(pl.col(name).fill_null(0) + pl.col(OLD + name).fill_null(0))
 
-    def _with_extreme(
-        self, state: State, both: pl.DataFrame, values: pl.DataFrame, measure: Measure
-    ) -> pl.DataFrame:
+    def _with_extreme(self, state: State, both: pl.DataFrame, values: pl.DataFrame, measure: Measure) -> pl.DataFrame:
         """The least or greatest value: of those that came and the one that was; if that one went, of all that stay."""
         by, times, name = list(self.by), _times(measure.where), measure.column
         here = values.filter(pl.col(times) > 0).select(*by, VALUE)

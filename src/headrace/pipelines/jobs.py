@@ -91,7 +91,8 @@ class QueryJob:
 
     def _known(self) -> Building:
         client = tuple(self._settings.client.items())
-        return Building(self.generation.id, (), self.bootstrap, client, self.checkpoint.buckets(BUCKETS))
+        buckets, seed = self.checkpoint.buckets(BUCKETS), self.checkpoint.seed
+        return Building(self.generation.id, (), self.bootstrap, client, buckets, seed)
 
     def failure(self) -> BaseException | None:
         """What the sink raised."""
@@ -154,6 +155,7 @@ class QueryJob:
                 max_future_ms=times.max_future_ms if times else 3_600_000,
                 device_clock=stream.clock if stream else None,
                 start=start or (stream.start if stream else "earliest"),
+                position=self.checkpoint.start(one.topic),
                 max_records_per_trigger=None if one.versions else self._settings.max_records,
                 client=tuple(self._settings.client.items()),
                 kind="changes" if one.is_table else "events",

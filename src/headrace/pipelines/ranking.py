@@ -119,9 +119,7 @@ class Ranking:
             gone = was.join(now, on=place, how="anti", nulls_equal=True)
         return emitted(gone.select(written), new.select(written), self.result_key, before=True)
 
-    def _changes(
-        self, was: pl.DataFrame, now: pl.DataFrame, new: pl.DataFrame, gone: pl.DataFrame | None
-    ) -> Changes:
+    def _changes(self, was: pl.DataFrame, now: pl.DataFrame, new: pl.DataFrame, gone: pl.DataFrame | None) -> Changes:
         if gone is not None:
             return Changes(new, gone[ID])
         kept = now.filter(pl.col(ID).is_null()).sort(_ARRIVAL).select(*self.columns)

@@ -35,7 +35,7 @@ from headrace.pipelines.topics import COMPACTED, MARKS, delete_topics, ensure_to
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Runner", "ends_of"]
+__all__ = ["Runner", "ends_of", "lock_app"]
 
 LOOK_EVERY_S = 0.2
 STOP_PATIENCE_S = 8.0
@@ -72,7 +72,7 @@ class Runner:
                 hint="declare one with @app.view(key=...)",
             )
         folder = self._folder()
-        self._lock = _locked(folder, self.app.name)
+        self._lock = lock_app(folder, self.app.name)
         for name in (MARKS, *(one.topic for one in self.app if not isinstance(one, Query))):
             if name == MARKS:
                 ensure_topic(self.cluster, name)
@@ -305,7 +305,7 @@ def ends_of(cluster: Cluster, job: QueryJob) -> dict[str, dict[int, int]]:
     }
 
 
-def _locked(folder: Path, app: str) -> int:
+def lock_app(folder: Path, app: str) -> int:
     """Hold the app's checkpoints: two runs on one machine would write into each other's."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)

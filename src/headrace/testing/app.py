@@ -30,6 +30,7 @@ from confluent_kafka import Producer
 from headrace.clock import SystemClock
 from headrace.errors import HeadraceError
 from headrace.feed import open_feed
+from headrace.feed.cluster import Cluster
 from headrace.pipelines.app import App
 from headrace.pipelines.runner import Runner, ends_of
 from headrace.pipelines.running import ATTEMPTS, reason
@@ -126,6 +127,11 @@ class AppUnderTest:
     def bootstrap(self) -> str:
         """Where the broker listens."""
         return self._broker.bootstrap
+
+    @property
+    def cluster(self) -> Cluster:
+        """What the broker can be asked, also while the app is stopped."""
+        return Cluster(self.bootstrap, {})
 
     def start(self) -> None:
         """Start the app, where it was."""

@@ -36,6 +36,8 @@ class SourceOptions:
     device_clock: DeviceClock | None = None
     start: str = "earliest"
     """``earliest``, ``latest``, or an ISO time."""
+    position: str | None = None
+    """Where reading begins instead, as the JSON of a position: where a query was that was rescaled."""
     max_records_per_trigger: int | None = None
     client: tuple[tuple[str, str], ...] = ()
     """More settings for the Kafka client."""

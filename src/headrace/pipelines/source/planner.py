@@ -7,9 +7,11 @@ its end as the offsets of the consumer group named after the query, and plans th
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -50,6 +52,9 @@ class Planner:
 
     def first(self) -> Position:
         """Where a query begins that has no position yet."""
+        if self.options.position is not None:
+            known = Position.from_dict(json.loads(self.options.position))
+            return replace(known, start=known.offsets)
         offsets = start_offsets(self._cluster, self.options)
         return Position(self.options.topic, offsets, offsets)
 

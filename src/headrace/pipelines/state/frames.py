@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from headrace.errors import HeadraceError
 from headrace.pipelines.building import current, next_operator
 from headrace.pipelines.state.operator import Operator
 
 if TYPE_CHECKING:
     import polars as pl
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
-__all__ = ["WATERMARK", "Keyed", "has_watermark", "keyed", "polars_schema"]
+__all__ = ["WATERMARK", "Keyed", "bucket_of", "has_watermark", "keyed", "polars_schema"]
 
 WATERMARK = "spark.watermarkDelayMs"
 """Spark's mark on a column that a watermark is kept of."""
@@ -42,24 +43,43 @@ def keyed(
 
     from headrace.pipelines.state.packing import BUCKET, PACKED, packer, unpacker
     from headrace.pipelines.state.processor import Address, KeyedProcessor
+    from headrace.pipelines.state.seed import seeded
 
     query, schemas, packed = current(), {}, []
     for tag, one in inputs.items():
         schemas[tag] = polars_schema(one.frame.schema)
-        bucket = F.pmod(F.xxhash64(*one.by), F.lit(query.buckets)).cast("int") if one.by else F.lit(0)
-        packed.append(one.frame.withColumn(BUCKET, bucket).mapInArrow(packer(tag), PACKED))
+        packed.append(one.frame.withColumn(BUCKET, bucket_of(one.by, query.buckets)).mapInArrow(packer(tag), PACKED))
     rows = packed[0]
     for other in packed[1:]:
         rows = rows.unionAll(other)
     timed = any(has_watermark(one.frame) for one in inputs.values())
     address = Address(query.query, next_operator(), query.bootstrap, query.client)
+    processor = KeyedProcessor(operator, schemas, _key_count(inputs, operator), address)
+    seed = None if query.seed is None else seeded(rows.sparkSession, query.seed, address.operator)
     stepped = rows.groupBy("bucket").transformWithStateInPandas(
-        KeyedProcessor(operator, schemas, address), "rows binary", "append", "eventtime" if timed else "none"
+        processor, "rows binary", "append", "eventtime" if timed else "none", initialState=seed
     )
     result = stepped.mapInArrow(unpacker(to_arrow_schema(output, timezone="UTC")), output)
     if event_time is None or (result.isStreaming and not timed):
         return result
     return result.withColumn(event_time, F.col(f"`{event_time}`").alias(event_time, metadata={WATERMARK: 0}))
+
+
+def bucket_of(by: Sequence[str], buckets: int) -> Column:
+    """The bucket of a row. Spark's hash is the same for ever, so state finds its rows again after an upgrade."""
+    from pyspark.sql import functions as F
+
+    if not by:
+        return F.lit(0)
+    return F.pmod(F.xxhash64(*(f"`{name}`" for name in by)), F.lit(buckets)).cast("int")
+
+
+def _key_count(inputs: Mapping[str, Keyed], operator: Operator) -> int:
+    """How many columns decide the bucket: as many for every input, and for every table of the state."""
+    (count,) = {len(one.by) for one in inputs.values()}
+    if any(len(kind.key_of(count)) != count for kind in operator.tables.values()):
+        raise HeadraceError(f"{type(operator).__name__} has a table whose rows do not say their bucket.")
+    return count
 
 
 def has_watermark(frame: DataFrame) -> bool:

@@ -29,6 +29,10 @@ class TableState:
     operator: int
     table: str
     by: tuple[str, ...]
+    key: tuple[str, ...]
+    """The columns that decide the bucket."""
+    wake_ms: int | None
+    """When the first bucket of the operator wants to be called."""
     rows: pl.DataFrame
     """Its columns, and ``_bucket``."""
 
@@ -78,13 +82,19 @@ def _operator(spark: SparkSession, checkpoint: Path, operator: int, number: int)
         pieces.setdefault(row["key"]["bucket"], {})[at] = bytes(row["user_map_value"]["data"])
     tables: dict[str, list[pl.DataFrame]] = {}
     by: dict[str, list[str]] = {}
+    key: dict[str, list[str]] = {}
+    wake: list[int] = []
     for row in variable("head"):
         bucket, head = row["key"]["bucket"], Head.read(row["value"]["text"])
         by.update(head.by)
+        key.update(head.key)
+        wake += [] if head.wake_ms is None else [head.wake_ms]
         log = BucketLog(head, _Read(pieces.get(bucket, {})), f"bucket {bucket} of operator {number}")
         for table, change in merged([log.read(entry) for entry in head.chunks], oldest=True).items():
             if change.append is not None:
                 tables.setdefault(table, []).append(change.append.drop(ID).with_columns(pl.lit(bucket).alias(BUCKET)))
+    first = min(wake, default=None)
     return [
-        TableState(number, table, tuple(by.get(table, ())), pl.concat(found)) for table, found in sorted(tables.items())
+        TableState(number, table, tuple(by[table]), tuple(key[table]), first, pl.concat(found))
+        for table, found in sorted(tables.items())
     ]

@@ -1,9 +1,9 @@
 """The log of chunks of one bucket, in Spark's state store.
 
 Two state variables: ``head``, a JSON text ``{"chunks": [[number, pieces, bytes, id], ...], "next": number,
-"wake": ms, "by": {table: [column, ...]}}`` with the chunks oldest first, and ``chunks``, a map from (number, piece) to
-data. An id is random: it names what one attempt at one batch wrote, so a state that some other attempt made is never
-taken for it.
+"wake": ms, "by": {table: [column, ...]}, "key": {table: [column, ...]}}`` with the chunks oldest first, and
+``chunks``, a map from (number, piece) to data. An id is random: it names what one attempt at one batch wrote, so a
+state that some other attempt made is never taken for it.
 """
 
 from __future__ import annotations
@@ -60,6 +60,8 @@ class Head:
     wake_ms: int | None = None
     by: dict[str, list[str]] = field(default_factory=dict)
     """What the rows of each table are looked up by."""
+    key: dict[str, list[str]] = field(default_factory=dict)
+    """What decides the bucket of the rows of each table."""
 
     @classmethod
     def read(cls, text: str | None) -> Head:
@@ -67,11 +69,12 @@ class Head:
         if text is None:
             return cls()
         found = json.loads(text)
-        return cls([Entry(*entry) for entry in found["chunks"]], found["next"], found["wake"], found["by"])
+        chunks = [Entry(*entry) for entry in found["chunks"]]
+        return cls(chunks, found["next"], found["wake"], found["by"], found["key"])
 
     def text(self) -> str:
         """For the state variable."""
-        said = {"chunks": self.chunks, "next": self.next, "wake": self.wake_ms, "by": self.by}
+        said = {"chunks": self.chunks, "next": self.next, "wake": self.wake_ms, "by": self.by, "key": self.key}
         return json.dumps(said, separators=(",", ":"))
 
     @property

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ID", "Changes", "Operator", "State", "Step", "TableType"]
 
-ID = "_id"
+ID = "~id"
 """The column of a state table's rows that tells them apart; ``Changes.remove`` takes its values."""
 
 State = Mapping[str, "StateTable"]
@@ -34,6 +34,13 @@ class TableType:
 
     columns: Mapping[str, pl.DataType]
     by: tuple[str, ...]
+    key: tuple[str, ...] | None = None
+    """The columns that decide in which bucket a row is, in the order and types of the inputs' ``by``; the first of
+    ``by`` if it is not said. Needed where a query is rescaled."""
+
+    def key_of(self, count: int) -> tuple[str, ...]:
+        """The columns that decide the bucket, of which there are so many."""
+        return self.by[:count] if self.key is None else self.key
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import polars as pl
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from headrace.pipelines.state.cache import worker_cache
+from headrace.pipelines.state.chunks import decode
 from headrace.pipelines.state.log import CHUNK_KEY, CHUNK_VALUE, HEAD, BucketLog, Head
 from headrace.pipelines.state.operator import Operator, Step
 from headrace.pipelines.state.packing import read_blob, write_blob
@@ -37,9 +38,10 @@ class Address:
 class KeyedProcessor(StatefulProcessor):
     """Spark's side of an operator. Its output is blobs."""
 
-    def __init__(self, operator: Operator, inputs: Mapping[str, pl.Schema], address: Address) -> None:
+    def __init__(self, operator: Operator, inputs: Mapping[str, pl.Schema], keys: int, address: Address) -> None:
         self._operator = operator
         self._inputs = inputs
+        self._keys = keys
         self._address = address
 
     def init(self, handle: Any) -> None:
@@ -61,6 +63,17 @@ class KeyedProcessor(StatefulProcessor):
         empty = {tag: schema.to_frame() for tag, schema in self._inputs.items()}
         return self._step(int(key[0]), empty, timerValues, due=True)
 
+    def handleInitialState(self, key: Any, initialState: pd.DataFrame, timerValues: Any) -> None:
+        """A bucket of a query that was rescaled."""
+        (seed,) = initialState.itertuples(index=False)
+        head = Head()
+        self._describe(head)
+        BucketLog(head, self._chunks, f"bucket {key[0]} of {self._address}").append(decode(bytes(seed.data)))
+        if seed.wake >= 0:
+            head.wake_ms = int(seed.wake)
+            self._handle.registerTimer(head.wake_ms)
+        self._head.update((head.text(),))
+
     def close(self) -> None:
         """Spark is done with a partition."""
 
@@ -75,7 +88,7 @@ class KeyedProcessor(StatefulProcessor):
         watermark_ms = times.getCurrentWatermarkInMs()
         step = self._operator.step(state.tables, delta, watermark_ms * 1000 if watermark_ms > 0 else None)
         changes = state.take(step.changes)
-        head.by = {table: list(kind.by) for table, kind in self._operator.tables.items()}
+        self._describe(head)
         if changes:
             log.append(changes)
         if self._wake(head, step, watermark_ms, due=due) or changes:
@@ -85,6 +98,11 @@ class KeyedProcessor(StatefulProcessor):
             self._bury(step.dead)
         if step.output is not None and len(step.output):
             yield pd.DataFrame({"rows": [write_blob(step.output)]})
+
+    def _describe(self, head: Head) -> None:
+        """Have the head say what the tables are, for those who look from outside."""
+        head.by = {table: list(kind.by) for table, kind in self._operator.tables.items()}
+        head.key = {table: list(kind.key_of(self._keys)) for table, kind in self._operator.tables.items()}
 
     def _wake(self, head: Head, step: Step, watermark_ms: int, *, due: bool) -> bool:
         """Have the timer that the step wants; whether it is another one."""
