@@ -16,9 +16,9 @@ STREAM = {"_id": pl.Int64(), "who": pl.String(), "then": AT, "at": AT}
 TABLE = {"name": pl.String(), "rank": pl.Int64()}
 CHANGES = {**TABLE, "_deleted": pl.Boolean(), "_version": pl.String(), "_time": AT}
 SCHEMAS = {"stream": STREAM, "table": CHANGES}
-KEY = st.sampled_from(["a", "b", None])
-EVENTS = st.lists(st.tuples(KEY, st.integers(0, 40)), max_size=12)
-VERSIONS = st.lists(st.tuples(KEY, st.booleans(), st.integers(0, 40)), max_size=12)
+KEY = st.sampled_from(["a", "a", "b", None])
+EVENTS = st.lists(st.tuples(KEY, st.integers(0, 40)), min_size=3, max_size=12)
+VERSIONS = st.lists(st.tuples(KEY, st.booleans(), st.integers(0, 40)), min_size=3, max_size=12)
 
 
 def enriching(as_of: str | None, missing: str, wait: int = 0, history: int | None = None) -> Enrich:
