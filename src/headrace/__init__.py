@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from headrace.pipelines.app import App
     from headrace.pipelines.joins.enrich import enrich
     from headrace.pipelines.joins.window_join import window_join
+    from headrace.pipelines.patterns.match import match, match_recognize
     from headrace.pipelines.sliding import sliding
     from headrace.pipelines.state.own import operator
     from headrace.pipelines.table import Table
@@ -40,6 +41,8 @@ __all__ = [
     "first",
     "hopping",
     "last",
+    "match",
+    "match_recognize",
     "max",
     "min",
     "operator",
@@ -65,6 +68,8 @@ _HOMES = {
     "first": "headrace.pipelines.aggregates",
     "hopping": "headrace.pipelines.windows",
     "last": "headrace.pipelines.aggregates",
+    "match": "headrace.pipelines.patterns.match",
+    "match_recognize": "headrace.pipelines.patterns.match",
     "max": "headrace.pipelines.aggregates",
     "min": "headrace.pipelines.aggregates",
     "operator": "headrace.pipelines.state.own",
