@@ -21,7 +21,7 @@ from headrace.pipelines.patterns.sequence import Shape, parse_sequence, variable
 from headrace.pipelines.patterns.tokens import Mistake, Tokens
 from headrace.pipelines.places import Place, caller, wrong
 
-__all__ = ["After", "Pattern", "Skip", "in_text", "pattern"]
+__all__ = ["MAX_PARTIALS", "After", "Pattern", "Skip", "checked", "in_text", "located", "pattern"]
 
 MAX_PARTIALS = 10_000
 _T = TypeVar("_T")
