@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 HEAD := printf '\n\033[1m%s\033[0m\n'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup kafka test check unit system lint format types layers native faults fuzz bench-broker bench-pipelines bench-state demo clean
+.PHONY: help setup kafka test check unit system lint format types layers native faults fuzz bench-broker bench-pipelines bench-state bench-nexmark demo clean
 
 help: ## Show this list
 	@echo "Headrace: a log that speaks the Kafka protocol, pipelines on Spark, live views. Start with 'make demo' or 'make test'."
@@ -70,7 +70,7 @@ native: setup ## cargo test of the kernel
 
 unit: setup ## Fast tests: no server, under a minute
 	@$(HEAD) "Unit tests"
-	@$(BIN)/pytest -q -m "not system" $(T)
+	@$(BIN)/pytest -q -n auto -m "not system" $(T)
 
 system: setup kafka ## Tests with real processes: clients, contract with Apache Kafka, faults
 	@$(HEAD) "System tests"
@@ -92,6 +92,11 @@ bench-broker: setup kafka ## Headrace against Apache Kafka, side by side (about 
 bench-pipelines: setup ## Headrace against plain PySpark, side by side (about 20 minutes; BENCH='--quick')
 	@scripts/fetch-spark-kafka
 	@$(BIN)/python -m benchmarks.bench_pipelines $(BENCH)
+
+bench-nexmark: setup ## NEXMark in Headrace, Flink and plain Spark, side by side (hours; BENCH='--quick --only q5,q8')
+	@scripts/fetch-spark-kafka
+	@scripts/fetch-flink
+	@$(BIN)/python -m benchmarks.bench_nexmark $(BENCH)
 
 bench-state: setup ## The keyed operator against transformWithState and Spark's own aggregation
 	@$(BIN)/python -m benchmarks.bench_state $(BENCH)

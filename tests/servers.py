@@ -41,6 +41,10 @@ class Server(Protocol):
     bootstrap: str
 
     @property
+    def data(self) -> Path | None:
+        """The data folder, if its files can be read."""
+
+    @property
     def pid(self) -> int: ...
     def stop(self) -> None: ...
 
@@ -204,6 +208,7 @@ class ApacheKafka:
     """One Apache Kafka broker and controller in a process of its own (KRaft)."""
 
     name = "kafka"
+    data = None
 
     def __init__(
         self, folder: Path, *, settings: Mapping[str, str] | None = None, heap: str = "512m", start: bool = True

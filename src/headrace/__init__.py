@@ -13,9 +13,12 @@ if TYPE_CHECKING:
     from headrace.pipelines.aggregates import avg, count, count_distinct, first, last, max, min, sum
     from headrace.pipelines.alerts import Email, LogLine, Webhook
     from headrace.pipelines.app import App
+    from headrace.pipelines.groups import aggregate
     from headrace.pipelines.joins.enrich import enrich
+    from headrace.pipelines.joins.tables import join
     from headrace.pipelines.joins.window_join import window_join
     from headrace.pipelines.patterns.match import match, match_recognize
+    from headrace.pipelines.ranking import latest, top
     from headrace.pipelines.sliding import sliding
     from headrace.pipelines.state.own import operator
     from headrace.pipelines.table import Table
@@ -33,6 +36,7 @@ __all__ = [
     "Table",
     "Webhook",
     "__version__",
+    "aggregate",
     "avg",
     "connect",
     "count",
@@ -40,7 +44,9 @@ __all__ = [
     "enrich",
     "first",
     "hopping",
+    "join",
     "last",
+    "latest",
     "match",
     "match_recognize",
     "max",
@@ -49,6 +55,7 @@ __all__ = [
     "session",
     "sliding",
     "sum",
+    "top",
     "tumbling",
     "window_join",
 ]
@@ -60,6 +67,7 @@ _HOMES = {
     "LogLine": "headrace.pipelines.alerts",
     "Table": "headrace.pipelines.table",
     "Webhook": "headrace.pipelines.alerts",
+    "aggregate": "headrace.pipelines.groups",
     "avg": "headrace.pipelines.aggregates",
     "connect": "headrace.client",
     "count": "headrace.pipelines.aggregates",
@@ -67,7 +75,9 @@ _HOMES = {
     "enrich": "headrace.pipelines.joins.enrich",
     "first": "headrace.pipelines.aggregates",
     "hopping": "headrace.pipelines.windows",
+    "join": "headrace.pipelines.joins.tables",
     "last": "headrace.pipelines.aggregates",
+    "latest": "headrace.pipelines.ranking",
     "match": "headrace.pipelines.patterns.match",
     "match_recognize": "headrace.pipelines.patterns.match",
     "max": "headrace.pipelines.aggregates",
@@ -76,6 +86,7 @@ _HOMES = {
     "session": "headrace.pipelines.windows",
     "sliding": "headrace.pipelines.sliding",
     "sum": "headrace.pipelines.aggregates",
+    "top": "headrace.pipelines.ranking",
     "tumbling": "headrace.pipelines.windows",
     "window_join": "headrace.pipelines.joins.window_join",
 }

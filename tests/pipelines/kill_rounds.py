@@ -28,7 +28,7 @@ from headrace.client import connect
 from headrace.errors import HeadraceError
 from headrace.feed import open_feed
 from tests.pipelines.conftest import at
-from tests.servers import ROOT, Headrace, _Process
+from tests.servers import ROOT, Headrace, Server, _Process
 
 APP = """
 import headrace as hr
@@ -64,7 +64,8 @@ class Wrong(AssertionError):
 class Orders:
     """A producer in a thread; some rows are broken, some come a little out of order."""
 
-    def __init__(self, bootstrap: str, seed: int) -> None:
+    def __init__(self, bootstrap: str, seed: int, first: int = 0) -> None:
+        self.number = first
         self._random = random.Random(seed)
         self._stopping = threading.Event()
         self._producer = ck.Producer(
@@ -87,11 +88,10 @@ class Orders:
             raise Wrong("orders were never acknowledged")
 
     def _run(self) -> None:
-        number = 0
         while not self._stopping.wait(0.02):
             for _ in range(self._random.randrange(1, 10)):
-                self._send(number)
-                number += 1
+                self._send(self.number)
+                self.number += 1
             self._producer.poll(0)
 
     def _send(self, number: int) -> None:
@@ -109,15 +109,16 @@ class Orders:
 class Driver:
     """``headrace run`` as a process."""
 
-    def __init__(self, folder: Path, server: Headrace) -> None:
+    def __init__(self, folder: Path, server: Server) -> None:
         self._folder, self._server = folder, server
         (folder / "shop.py").write_text(APP)
         self._process: _Process | None = None
         self.start()
 
     def start(self) -> None:
+        data = self._server.data or self._folder / "data"
         script = [str(Path(sys.executable).with_name("headrace")), "run", str(self._folder / "shop.py")]
-        options = ["--server", self._server.bootstrap, "--data", str(self._server.data), "--master", "local[2]"]
+        options = ["--server", self._server.bootstrap, "--data", str(data), "--master", "local[2]"]
         self._process = _Process([*script, *options], self._folder / "driver.log", {"PYTHONWARNINGS": "ignore"})
 
     @property
@@ -169,7 +170,7 @@ def _descendants(pid: int) -> Iterator[tuple[int, bytes]]:
         return
 
 
-def records(server: Headrace, topic: str) -> list[dict[str, Any]]:
+def records(server: Server, topic: str) -> list[dict[str, Any]]:
     feed = open_feed(server.bootstrap, server.data)
     try:
         bounds = feed.bounds(topic)
@@ -183,7 +184,7 @@ def records(server: Headrace, topic: str) -> list[dict[str, Any]]:
         feed.close()
 
 
-def view(server: Headrace, topic: str) -> dict[str, dict[str, Any]]:
+def view(server: Server, topic: str) -> dict[str, dict[str, Any]]:
     rows: dict[str, dict[str, Any]] = {}
     for record in records(server, topic):
         if record["value"] is None:
@@ -193,19 +194,19 @@ def view(server: Headrace, topic: str) -> dict[str, dict[str, Any]]:
     return rows
 
 
-def aside(server: Headrace, topic: str, query: str | None = None) -> set[str]:
+def aside(server: Server, topic: str, query: str | None = None) -> set[str]:
     """The places of rows that were put aside, by every query or by one."""
     keys = {record["key"].decode() for record in records(server, topic)} if topic in names(server) else set()
     return {key.removeprefix(f"{query}/") for key in keys if query is None or key.startswith(f"{query}/")}
 
 
-def names(server: Headrace) -> set[str]:
+def names(server: Server) -> set[str]:
     return set(
         admin.AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0}).list_topics(timeout=30).topics
     )
 
 
-def orders(server: Headrace) -> list[tuple[str, dict[str, Any] | None]]:
+def orders(server: Server) -> list[tuple[str, dict[str, Any] | None]]:
     """(place, row) of everything that was sent; None for a row that is none."""
     feed, found = open_feed(server.bootstrap, server.data), []
     for partition, (start, end) in feed.bounds("orders").items():
@@ -218,7 +219,7 @@ def orders(server: Headrace) -> list[tuple[str, dict[str, Any] | None]]:
     return found
 
 
-def differences(server: Headrace) -> list[str]:
+def differences(server: Server) -> list[str]:
     """What is not as a recomputation from the log has it."""
     sent = orders(server)
     wrong = []
@@ -265,7 +266,7 @@ def campaign(folder: Path, seed: int, kills: int, drivers: int, pause_s: float =
             time.sleep(chance.uniform(0, 2 * pause_s))
             done[_kill(victim, server, driver, chance)] += 1
         source.stop()
-        _settle(server, driver)
+        settle(server, driver)
         if driver.stop() != 0:
             raise Wrong(f"the driver did not stop cleanly:\n{driver.output[-3000:]}")
         return dict(done)
@@ -306,9 +307,10 @@ def _stored(server: Headrace) -> list[str]:
     return [] if found == wanted else [f"store of revenue: {len(found)} rows of {len(wanted)}"]
 
 
-def _settle(server: Headrace, driver: Driver) -> None:
+def settle(server: Server, driver: Driver) -> None:
+    """Wait until everything is as a recomputation has it; also in the stores, if the server has them."""
     deadline = time.monotonic() + PATIENCE_S
-    while wrong := differences(server) or _stored(server):
+    while wrong := differences(server) or (_stored(server) if isinstance(server, Headrace) else []):
         if time.monotonic() > deadline or driver.process.dead():
             raise Wrong("; ".join(wrong))
         time.sleep(0.5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import signal
 from pathlib import Path
 
 import pytest
@@ -126,23 +127,6 @@ def test_views_read_derived_streams_and_the_changes_of_views(shop: hr.App, tmp_p
         assert run.view("seen") == [{"customer_id": 2, "count": 1}]
 
 
-def test_a_session_is_a_row_once_it_is_over(tmp_path: Path) -> None:
-    app = hr.App("visits")
-    app.stream("orders", ORDERS, event_time="ordered_at")
-
-    @app.view(key=["visit", "customer_id"])
-    def visits(orders):  # type: ignore[no-untyped-def]
-        return orders.groupBy(hr.session("30 seconds").alias("visit"), "customer_id").count()
-
-    with AppUnderTest(app, tmp_path) as run:
-        run.send("orders", order(1, 0), order(2, 20))
-        assert run.view("visits") == []
-        run.send("orders", order(3, 120))
-        assert run.view("visits") == [
-            {"visit": at(0), "visit_end": at(50), "customer_id": 1, "count": 2, "final": True}
-        ]
-
-
 def changed(factor: int) -> hr.App:
     app = hr.App("shop")
     app.stream("orders", ORDERS, event_time="ordered_at")
@@ -209,6 +193,14 @@ def two_of_a_name(orders):  # type: ignore[no-untyped-def]
     return orders.select("order_id", "order_id")
 
 
+def sorts(orders):  # type: ignore[no-untyped-def]
+    return orders.orderBy("order_id")
+
+
+def counts(orders):  # type: ignore[no-untyped-def]
+    return orders.where(f"amount > {orders.count()}")
+
+
 def raises(orders):  # type: ignore[no-untyped-def]
     return 1 / 0
 
@@ -220,6 +212,8 @@ def test_a_mistake_in_a_function_is_found_before_a_query_starts(tmp_path: Path) 
         no_frame: "returns int",
         two_of_a_name: "two columns 'order_id'",
         raises: "ZeroDivisionError",
+        sorts: "Sorting is not supported",
+        counts: "streaming sources must be executed",
     }
     for function, sentence in says.items():
         app = hr.App("shop")
@@ -229,3 +223,4 @@ def test_a_mistake_in_a_function_is_found_before_a_query_starts(tmp_path: Path) 
             planned(shared_spark(), app)
         assert caught.value.detail is not None
         assert caught.value.detail.startswith(f"{__file__}, line ")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "Ctrl-C is ours, not Spark's"

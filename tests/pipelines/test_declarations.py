@@ -57,11 +57,14 @@ def view_reading(app: hr.App, *names: str, key: list[str] | None = None, name: s
     app.view(key=key if key is not None else ["k"])(scope[name])  # type: ignore[type-var]
 
 
+CLOCK = hr.DeviceClock(occurred="a", sent="a")
 MISTAKES: list[tuple[str, Callable[[hr.App], object], str, str]] = [
     ("unknown event time", lambda a: a.stream("s", "at timestamp", event_time="at_"), "not a column", "mean 'at'"),
     ("event time of another type", lambda a: a.stream("s", "at long", event_time="at"), "is bigint", "at timestamp"),
     ("lateness without event time", lambda a: a.stream("s", "a int", lateness="1 h"), "no event time", "event_time="),
     ("lateness that is no length", lambda a: a.stream("s", "a int", lateness="soon"), "not a length", "10 minutes"),
+    ("start that is no time", lambda a: a.stream("s", "a int", start="noon"), "cannot start at 'noon'", "2026-01-31T"),
+    ("clock without event time", lambda a: a.stream("s", "a timestamp", clock=CLOCK), "no event time", "event_time="),
     ("schema that cannot be read", lambda a: a.stream("s", "a strin"), "'strin' is not a type", "order_id string"),
     ("schema with a column twice", lambda a: a.stream("s", "a int, A int"), "twice", "order_id string"),
     ("table key not a column", lambda a: a.table("t", "id long", key="uid"), "not a column", "id"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import wraps
 from typing import Any
 
 import pytest
@@ -46,20 +47,27 @@ def test_marks_are_found_by_the_name_of_the_query() -> None:
 
 
 def test_a_query_that_was_never_built_is_generation_one() -> None:
-    found = choose(query(), "same", {}, rebuild=False)
+    found = choose(query(), "same", {}, {}, rebuild=False)
     assert (found.number, found.id, found.topic, found.is_new) == (1, "shop.revenue", "shop.revenue", True)
 
 
 def test_an_unchanged_query_goes_on_with_the_latest_of_its_builds() -> None:
-    found = choose(query(), "same", generations_of(query(), marks(1, 2)), rebuild=True)
+    built = generations_of(query(), marks(1, 2))
+    found = choose(query(), "same", built, built, rebuild=True)
     assert (found.number, found.id, found.topic, found.is_new) == (2, "shop.revenue.g2", "shop.revenue.g2", False)
 
 
 def test_a_changed_query_is_refused_or_becomes_the_next_generation() -> None:
     built = generations_of(query(), marks(1, 2))
     with pytest.raises(ChangedQuery, match="--rebuild"):
-        choose(query(), "other", built, rebuild=False)
-    assert choose(query(), "other", built, rebuild=True).number == 3
+        choose(query(), "other", built, built, rebuild=False)
+    assert choose(query(), "other", built, built, rebuild=True).number == 3
+
+
+def test_what_takes_the_place_of_a_query_that_never_wrote_needs_no_rebuild() -> None:
+    built = generations_of(query(), marks(1, 2))
+    assert choose(query(), "other", built, {}, rebuild=False) == Generation(query(), 1, "other", is_new=True)
+    assert choose(query(), "same", built, {}, rebuild=False).number == 2
 
 
 def test_a_derived_stream_has_a_topic_of_its_own_name() -> None:
@@ -89,6 +97,17 @@ def test_a_change_of_what_a_function_uses_is_a_change(monkeypatch: pytest.Monkey
     assert fingerprint(query(view), []) != before
 
 
+def test_a_change_of_a_udf_is_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    def udf(function: Callable[..., Any]) -> Callable[..., Any]:
+        return wraps(function)(lambda *_: None)  # as Spark has it
+
+    found = set()
+    for function in (lambda amount: amount, lambda amount: 2 * amount):
+        monkeypatch.setitem(globals(), "helper", udf(function))
+        found.add(fingerprint(query(view), []))
+    assert len(found) == 2
+
+
 def test_the_reason_of_a_failure_is_one_line() -> None:
     text = (
         'Aborted: Traceback (most recent call last):\n  File "x.py", line 3, in f\nValueError: no such coin\n\n at a.b'
@@ -97,3 +116,6 @@ def test_the_reason_of_a_failure_is_one_line() -> None:
     assert reason(RuntimeError("[BAD] it is bad. SQLSTATE: 42000\nmore")) == "[BAD] it is bad."
     assert reason(HeadraceError("a.", hint="b")) == "a. Hint: b"
     assert reason(ValueError()) == "ValueError"
+    assert reason(RuntimeError("An error occurred while calling o1.stop.\n: a.TimeoutException: 5 s\n\tat a.b")) == (
+        "a.TimeoutException: 5 s"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -31,6 +32,10 @@ app.stream("orders", "order_id string, customer_id long, amount double, ordered_
 @app.view(key="customer_id")
 def spent(orders):
     return orders.groupBy("customer_id").agg(F.sum("amount").alias("total"))
+
+@app.alert(to=hr.LogLine())
+def big(orders):
+    return orders.where("amount >= 100").select("order_id")
 """
 BAD = """
 @F.udf("double")
@@ -43,6 +48,7 @@ def picky(amount):
 def checked(orders):
     return orders.select("order_id", picky("amount").alias("amount"))
 """
+ALERT = b'alert big: {"order_id":"%s"}'
 PATIENCE_S = 240.0
 
 
@@ -91,7 +97,10 @@ def test_a_run_from_its_start_to_its_end_and_the_next(node: Headrace, cli: Cli) 
     (node.folder / "shop.py").write_text(GOOD + BAD)
     run = command(node)
     try:
-        until(lambda: run.printed().count(b"is running") == 2 or run.dead(), "it does not start")
+        until(lambda: run.printed().count(b"is running") == 3 or run.dead(), "it does not start")
+        (node.folder / "same.py").write_text(GOOD)
+        refused = cli.run("run", str(node.folder / "same.py"), "--server", node.bootstrap, "--data", str(node.data))
+        assert f"already running here, as process {run.popen.pid}" in refused.err
         send(node, order(1, 0, 5.0), order(2, 0, 7.0, customer=2))
         until(lambda: totals(node) == {1: 5.0, 2: 7.0}, "rows do not come through")
 
@@ -99,31 +108,47 @@ def test_a_run_from_its_start_to_its_end_and_the_next(node: Headrace, cli: Cli) 
         until(lambda: states(cli)["checked"]["state"] == "failed", "the view whose function raises goes on")
         assert states(cli)["checked"]["last_error"] == "ValueError: too much money"
         until(lambda: totals(node) == {1: 5005.0, 2: 7.0}, "the other view stopped too")
+        until(lambda: ALERT % b"3" in run.printed(), "nobody is alerted")
 
         node.kill9()
         node.start()
         send(node, order(4, 0, 1.0))
         until(lambda: totals(node) == {1: 5006.0, 2: 7.0}, "it did not go on when the broker was back")
 
-        assert cli.run("query", "stop", "shop.spent").code == 0
-        until(lambda: states(cli)["spent"]["state"] == "stopped", "it does not stop")
+        assert cli.run("query", "stop", "shop.spent").out == "shop.spent is stopped\n"
+        assert cli.run("query", "stop", "shop.spent").out == "shop.spent is stopped already\n"
         send(node, order(5, 0, 1.0))
-        assert cli.run("query", "restart", "shop.spent").code == 0
+        assert cli.run("query", "restart", "shop.spent").out.startswith("shop.spent is ")
         until(lambda: totals(node) == {1: 5007.0, 2: 7.0}, "it does not start again")
         assert "there is no query" in cli.run("query", "stop", "shop.nothing").err
     finally:
-        started = time.monotonic()
-        code = run.end(signal.SIGINT, 60.0)
+        os.killpg(run.popen.pid, signal.SIGINT)  # as a terminal does
+        code = run.end(signal.SIGCONT, 60.0)
     assert code == 1, "a view has failed"
-    assert time.monotonic() - started < 60
     assert all(line[2:3] == b":" for line in run.printed().splitlines()), "only our own lines"
 
-    send(node, order(6, 0, 1.0))
+    send(node, order(6, 0, 101.0))
     (node.folder / "shop.py").write_text(GOOD)
     again = command(node, "--until-idle")
     assert again.end(signal.SIGCONT, PATIENCE_S) == 0, again.printed().decode()
-    assert totals(node) == {1: 5008.0, 2: 7.0}
+    assert totals(node) == {1: 5108.0, 2: 7.0}
+    assert again.printed().count(b"alert big:") == again.printed().count(ALERT % b"6") == 1, "sent before it ends"
     assert states(cli)["spent"]["rows_in"] == 6
+
+
+def test_a_run_that_is_stopped_while_spark_starts_ends_at_once(node: Headrace) -> None:
+    (node.folder / "shop.py").write_text(GOOD.replace('"shop"', '"never"'))
+    run = command(node)
+    until(lambda: b"starting Spark" in run.printed() or run.dead(), "it does not start")
+    os.killpg(run.popen.pid, signal.SIGINT)
+    assert run.end(signal.SIGCONT, PATIENCE_S) == 130
+    assert b"stopped before it ran" in run.printed()
+    assert b"Traceback" not in run.printed()
+
+
+def test_a_time_that_is_none_is_told(node: Headrace, cli: Cli) -> None:
+    ran = cli.run("run", str(node.folder / "shop.py"), "--from", "yesterday")
+    assert (ran.code, "2026-01-31T12:00Z" in ran.err) == (1, True)
 
 
 def test_a_mistake_is_told_before_spark_starts(node: Headrace, cli: Cli) -> None:

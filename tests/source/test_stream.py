@@ -309,3 +309,7 @@ def test_a_query_needs_the_columns_that_its_optimised_plan_keeps(spark: SparkSes
     assert needed(lambda frame: frame.groupBy(F.window("at", "1 minute")).agg(F.sum("amount"))) == ("amount", "at")
     assert needed(lambda frame: frame.filter("note = 'x'").select("id")) == ("id", "note")
     assert needed(lambda frame: frame.groupBy().count()) == ("id",)
+    assert needed(lambda frame: frame.select("amount").unionAll(frame.selectExpr("CAST(note AS double)"))) == (
+        "amount",
+        "note",
+    )

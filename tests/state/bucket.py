@@ -1,40 +1,66 @@
-"""A bucket of an operator without Spark: steps, and what Spark and its workers do to the state between them."""
+"""A bucket of an operator without Spark: its state store is a dictionary, its workers have caches of their own."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import polars as pl
 
 from headrace.pipelines.state import Operator
-from headrace.pipelines.state.chunks import decode, encode, merged, to_merge
-from headrace.pipelines.state.keyed_state import KeyedState
+from headrace.pipelines.state.cache import Cache
+from headrace.pipelines.state.log import BucketLog, Entry, Head
+
+
+class Store(dict[tuple[Any, ...], tuple[Any, ...]]):
+    """Spark's map state."""
+
+    def getValue(self, key: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        return self.get(key)
+
+    def updateValue(self, key: tuple[Any, ...], value: tuple[Any, ...]) -> None:
+        self[key] = value
+
+    def removeKey(self, key: tuple[Any, ...]) -> None:
+        del self[key]
 
 
 class Bucket:
-    """One bucket, its chunks as Spark would keep them, and two workers that take turns as they like."""
+    """One bucket, its state as Spark would keep it, and two workers that take turns as they like."""
 
-    def __init__(self, operator: Operator) -> None:
+    def __init__(self, operator: Operator, cache_bytes: int = 1 << 30) -> None:
         self.operator = operator
-        self.chunks: list[bytes] = []
         self.wake_us: int | None = None
         self.dead: list[pl.DataFrame] = []
-        self._workers: dict[int, tuple[KeyedState, int]] = {}
-        self._written = 0
-        self._merged_up_to = 0
+        self.store = Store()
+        self._head: str | None = None
+        self._workers = [Cache(cache_bytes), Cache(cache_bytes)]
+
+    @property
+    def chunks(self) -> list[Entry]:
+        """The chunks of its log."""
+        return Head.read(self._head).chunks
 
     def step(
-        self, delta: Mapping[str, pl.DataFrame], watermark_us: int | None = None, *, worker: int = 0
+        self,
+        delta: Mapping[str, pl.DataFrame],
+        watermark_us: int | None = None,
+        *,
+        worker: int = 0,
+        aborted: bool = False,
     ) -> pl.DataFrame | None:
-        """One batch; what came out."""
-        state = self._state(worker)
+        """One batch; what came out. If it is aborted, Spark forgets it, though the worker may not."""
+        name, cache, store = ("query", 0, 0), self._workers[worker], Store(self.store)
+        log = BucketLog(Head.read(self._head), store, "bucket 0")
+        state = log.state(self.operator, cache.take(name))
         step = self.operator.step(state.tables, delta, watermark_us)
         changes = state.take(step.changes)
         if changes:
-            self.chunks.append(encode(changes))
-            self._written += 1
-            self._merge()
-        self._workers[worker] = (state, self._written)
+            log.append(changes)
+        cache.put(name, log.head.last, state)
+        if aborted:
+            return None
+        self.store, self._head = store, log.head.text()
         self.wake_us = step.wake_us
         if step.dead is not None and len(step.dead):
             self.dead.append(step.dead)
@@ -42,30 +68,9 @@ class Bucket:
 
     def lose_caches(self) -> None:
         """As if all workers had been killed."""
-        self._workers.clear()
+        self._workers = [Cache(1 << 30), Cache(1 << 30)]
 
     def rows(self, table: str) -> pl.DataFrame:
         """What a new worker would find."""
-        return self._rebuilt().tables[table].rows()
-
-    def _rebuilt(self) -> KeyedState:
-        state = KeyedState(self.operator)
-        state.replay(map(decode, self.chunks))
-        return state
-
-    def _state(self, worker: int) -> KeyedState:
-        if worker not in self._workers:
-            return self._rebuilt()
-        state, seen = self._workers[worker]
-        behind = self._written - seen
-        if behind and self._written - behind < self._merged_up_to:
-            return self._rebuilt()
-        state.replay(map(decode, self.chunks[len(self.chunks) - behind :]))
-        return state
-
-    def _merge(self) -> None:
-        wanted = to_merge([len(chunk) for chunk in self.chunks])
-        if wanted is not None:
-            parts = [decode(self.chunks[at]) for at in wanted]
-            self._merged_up_to = self._written - (len(self.chunks) - wanted.stop)
-            self.chunks[wanted.start : wanted.stop] = [encode(merged(parts, oldest=wanted.start == 0))]
+        log = BucketLog(Head.read(self._head), self.store, "bucket 0")
+        return log.state(self.operator, None).tables[table].rows()

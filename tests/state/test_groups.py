@@ -98,8 +98,7 @@ def test_aggregates_of_a_table_are_those_of_its_rows_and_do_not_drift(rows, seed
     stage, result, table = Stage(groups, {"rows": ("group",)}, chance), Result(["group"], before=before), {}
     for batch in in_batches(rows, chance):
         changes = [(key, *(event or [None] * len(COLUMNS)), event is None) for key, event in batch]
-        for key, event in batch:
-            table[key] = event
+        table |= dict(batch)
         pairs = watched.step({"rows": frame(changes, {**columns, DELETED: pl.Boolean()})})
         if len(pairs):
             result.take(stage.step({"rows": pairs}))

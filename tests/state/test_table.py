@@ -8,13 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.pipelines.state import Changes, Step, TableType
+from headrace.pipelines.state.cache import Cache
 from headrace.pipelines.state.chunks import DamagedChunk, decode, encode, to_merge
+from headrace.pipelines.state.keyed_state import KeyedState
 from headrace.pipelines.state.operator import ID
 from tests.state.bucket import Bucket
 
 KIND = TableType({"key": pl.String(), "number": pl.Int64()}, ("key",))
 ROWS = st.lists(st.tuples(st.sampled_from(["a", "b", "c", None]), st.integers(0, 9)), max_size=6)
-BATCH = st.tuples(ROWS, st.integers(0, 9), st.sampled_from(["stay", "other worker", "lost"]))
+BATCH = st.tuples(ROWS, st.integers(0, 9), st.sampled_from(["stay", "other worker", "lost", "done twice"]))
 
 
 class Keep:
@@ -41,6 +43,8 @@ def test_a_table_is_what_was_added_and_not_removed_whatever_is_merged_and_lost(b
         if fate == "lost":
             bucket.lose_caches()
         worker = 1 - worker if fate == "other worker" else worker
+        if fate == "done twice":
+            bucket.step({"rows": frame([("a", 7), *rows])}, removed, worker=worker, aborted=True)
         found = bucket.step({"rows": frame(rows)}, removed, worker=worker)
         keys = {key for key, _ in rows}
         assert sorted(found.drop(ID).rows(), key=str) == sorted([r for r in plain if r[0] in keys], key=str)
@@ -48,6 +52,32 @@ def test_a_table_is_what_was_added_and_not_removed_whatever_is_merged_and_lost(b
         plain = [row for row in plain if row[1] != removed] + rows
     assert bucket.rows("rows").drop(ID).rows() == plain
     assert len(bucket.chunks) < 2 * 16 + 6
+    assert len(bucket.store) == sum(entry.pieces for entry in bucket.chunks)
+
+
+def test_a_cache_keeps_what_was_used_last_within_its_bound():
+    states = [KeyedState(Keep()) for _ in range(3)]
+    for state in states:
+        state.take({"rows": Changes(frame([("a", number) for number in range(1000)]))})
+    cache = Cache(2 * states[0].size)
+    for number, state in enumerate(states):
+        cache.put(("query", 0, number), "id", state)
+    assert cache.take(("query", 0, 0)) is None
+    assert cache.take(("query", 0, 2)) == ("id", states[2])
+    small = Cache(1)
+    small.put(("query", 0, 0), "id", states[0])
+    assert small.take(("query", 0, 0)) is not None
+
+
+def test_a_large_chunk_is_kept_in_pieces():
+    bucket = Bucket(Keep())
+    rows = [("key" * 100, number) for number in range(30_000)]
+    bucket.step({"rows": frame(rows)}, -1)
+    assert bucket.chunks[0].pieces > 1
+    assert bucket.rows("rows").drop(ID).rows() == rows
+    del bucket.store[(0, 0)]
+    with pytest.raises(DamagedChunk, match="chunk 0 of bucket 0"):
+        bucket.rows("rows")
 
 
 def test_a_chunk_with_a_flipped_bit_is_refused_and_named():

@@ -39,9 +39,12 @@ class MemoryFeed:
         self.away = False
         self.rows_at_once = rows_at_once
         self._now = 1_700_000_000_000
+        self._made, self._ids = 0, dict[str, str]()
 
     def create(self, topic: str, partitions: int = 1) -> None:
         self.topics[topic] = [Partition() for _ in range(partitions)]
+        self._made += 1
+        self._ids[topic] = str(self._made)
 
     def delete(self, topic: str) -> None:
         del self.topics[topic]
@@ -74,6 +77,9 @@ class MemoryFeed:
         if topic not in self.topics:
             raise UnknownTopic(f"there is no topic {topic}")
         return {index: (kept.start, kept.end) for index, kept in enumerate(self.topics[topic])}
+
+    def topic_id(self, topic: str) -> str:
+        return self._ids[topic]
 
     def offset_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
         return {

@@ -168,17 +168,20 @@ def test_the_old_build_goes_on_while_the_new_one_waits_for_its_topic(bench: Benc
     assert "later" in (bench.state().trouble or "")
 
 
+@pytest.mark.parametrize("running", [True, False])
 @pytest.mark.parametrize("grown", [0, 1, 2, 5])
-def test_a_changelog_that_was_made_anew_is_noticed(bench: Bench, grown: int) -> None:
+def test_a_changelog_that_was_made_anew_is_noticed(bench: Bench, grown: int, running: bool) -> None:
     bench.declare()
     for number in range(3):
         bench.put(f"a{number}", 1.0)
     bench.settle()
-    bench.materialiser.close()
+    if not running:
+        bench.materialiser.close()
     bench.feed.create("shop.sales", 2)
     for number in range(grown):
         bench.put(f"b{number}", 2.0)
-    bench.start()
+    if not running:
+        bench.start()
     bench.settle()
     assert bench.rows() == {f"b{number}": 2.0 for number in range(grown)}
 

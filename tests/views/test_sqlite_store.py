@@ -10,7 +10,7 @@ import pytest
 
 from headrace.views.reading import SqliteReader
 from headrace.views.sqlite import SqliteStore
-from tests.views.store_laws import Opened, StoreLaws, batch, sale, spec
+from tests.views.store_laws import TOPIC_ID, Opened, StoreLaws, batch, sale, spec
 
 
 def opened_in(folder: Path) -> Opened:
@@ -48,7 +48,7 @@ def test_a_store_of_another_format_is_thrown_away(tmp_path: Path) -> None:
 
 def test_readers_do_not_wait_for_a_writer_and_see_one_state(tmp_path: Path) -> None:
     opened = opened_in(tmp_path)
-    build = opened.store.begin(spec())
+    build = opened.store.begin(spec(), TOPIC_ID)
     opened.store.apply(build, 0, batch(sale("EU", 1.0)), 1)
     with sqlite3.connect(tmp_path / "shop.sqlite", isolation_level=None) as writer:
         writer.execute("BEGIN IMMEDIATE")
@@ -61,7 +61,7 @@ def test_readers_do_not_wait_for_a_writer_and_see_one_state(tmp_path: Path) -> N
 
 def test_a_row_is_found_by_its_key_through_the_index(tmp_path: Path) -> None:
     opened = opened_in(tmp_path)
-    opened.store.begin(spec())
+    opened.store.begin(spec(), TOPIC_ID)
     with sqlite3.connect(tmp_path / "shop.sqlite") as db:
         plan = db.execute("EXPLAIN QUERY PLAN SELECT * FROM sales WHERE ifnull(\"region\", x'') = 'EU'").fetchall()
     db.close()

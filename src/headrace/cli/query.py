@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,6 +29,9 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="Look at the queries of running apps; stop and restart them.",
 )
+
+PATIENCE_S = 20.0
+_OVER = ("stopped", "failed")
 
 Name = Annotated[str, typer.Argument(metavar="APP.QUERY", show_default=False)]
 
@@ -119,8 +124,27 @@ def _command(name: str, action: str, server: str, client: list[str] | None) -> N
     if name not in known:
         raise CommandFailed(f"there is no query {name!r}.", hint=f"there are: {', '.join(known) or 'none'}")
     one = known[name]
+    if action == "stop" and one["state"] in _OVER:
+        print_line(f"{name} is {one['state']} already")
+        return
     send_command(_feed_cluster(server, client), one["app"], one["name"], action)
-    print_line(f"asked the run of {one['app']} (process {one['pid']}) to {action} {one['name']}")
+    print_line(f"{name} is {_answer(name, one, action, lambda: _queries(server, client))}")
+
+
+def _answer(name: str, before: dict[str, Any], action: str, ask: Callable[[], dict[str, dict[str, Any]]]) -> str:
+    """The state that a query has come to; CommandFailed if nobody obeys."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        now = ask().get(name, before)
+        over = now["state"] in _OVER
+        if over if action == "stop" else now["since"] != before["since"] and not over:
+            state: str = now["state"]
+            return state
+        time.sleep(0.2)
+    raise CommandFailed(
+        f"the run of app {before['app']!r} (process {before['pid']}) does not answer.",
+        hint="is it still running? `headrace run FILE` starts it, and all its queries with it",
+    )
 
 
 def _queries(server: str, client: list[str] | None) -> dict[str, dict[str, Any]]:

@@ -78,6 +78,7 @@ def run(
     if once and until_idle:
         raise CommandFailed("--once and --until-idle exclude each other.")
     interval_ms = _milliseconds(interval)
+    _ensure_time(start_from)
     loaded = _loaded(file, data, master)
     settings = name_values(client, "-X")
     with node_for(server, data, settings, _tell) as node:
@@ -113,9 +114,13 @@ def _run(loaded: App, settings: RunSettings) -> int:
     from headrace.pipelines.runner import Runner
 
     runner = Runner(loaded, settings, _tell)
-    with _stop_signals(runner.stop_asked.set):
-        _tell(f"app {loaded.name}: starting Spark")
+    _tell(f"app {loaded.name}: starting Spark")
+    try:
         runner.prepare()
+    except KeyboardInterrupt:
+        _tell(f"app {loaded.name}: stopped before it ran")
+        return 128 + signal.SIGINT
+    with _stop_signals(runner.stop_asked.set):
         return runner.run()
 
 
@@ -130,6 +135,17 @@ def _milliseconds(text: str) -> int:
         return milliseconds(text)
     except ValueError as bad:
         raise CommandFailed(f"--interval: {bad}.", hint='say it like --interval "100 ms"') from None
+
+
+def _ensure_time(start_from: str | None) -> None:
+    from headrace.pipelines.time import moment_ms
+
+    try:
+        moment_ms(start_from or "1970-01-01")
+    except ValueError:
+        raise CommandFailed(
+            f"--from: {start_from!r} is not a time.", hint="write it like 2026-01-31T12:00Z (without a zone it is UTC)"
+        ) from None
 
 
 @contextlib.contextmanager

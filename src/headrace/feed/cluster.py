@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from confluent_kafka import (
+    OFFSET_INVALID,
     Consumer,
     IsolationLevel,
     KafkaError,
@@ -19,10 +20,30 @@ from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
 from headrace.errors import HeadraceError, ServerAway, UnknownTopic
 
-__all__ = ["Cluster", "raised"]
+__all__ = ["Cluster", "comes_back", "raised"]
 
 REQUEST_TIMEOUT_S = 10.0
-_AWAY = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE})
+_COMES_BACK = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TIMED_OUT,
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError._RESOLVE,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+    }
+)
 
 T = TypeVar("T")
 
@@ -34,6 +55,7 @@ class Cluster:
         self.bootstrap = bootstrap
         self._settings = dict(settings)
         self._admin: AdminClient | None = None
+        self._topic_ids: dict[str, str] = {}
 
     def config(self, **more: object) -> dict[str, Any]:
         """Settings for a client; names with underscores for dots."""
@@ -82,7 +104,14 @@ class Cluster:
         """The partitions of a topic that must exist."""
         asked = self.admin.describe_topics(TopicCollection([topic]), request_timeout=REQUEST_TIMEOUT_S)
         described = self._answer(asked[topic], f"topic {topic!r} could not be described")
+        self._topic_ids[topic] = str(described.topic_id)
         return sorted(partition.id for partition in described.partitions)
+
+    def topic_id(self, topic: str) -> str:
+        """The id that a topic had when its partitions or bounds were last asked for."""
+        if topic not in self._topic_ids:
+            self.partitions(topic)
+        return self._topic_ids[topic]
 
     def bounds(self, topic: str) -> dict[int, tuple[int, int]]:
         """Log start and last stable offset of each partition."""
@@ -103,9 +132,11 @@ class Cluster:
         listed = self._listed(topic, partitions, OffsetSpec.max_timestamp())
         return {index: found.timestamp if found.offset >= 0 else -1 for index, found in listed.items()}
 
-    def offset_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
-        """The first offset with at least this timestamp; the last stable offset where there is none."""
-        partitions = self.partitions(topic)
+    def offset_at(self, topic: str, timestamp_ms: int, partitions: Sequence[int] | None = None) -> dict[int, int]:
+        """The first offset with at least this timestamp; the last stable offset where there is none.
+
+        Of these partitions, or of all, which takes a question more."""
+        partitions = self.partitions(topic) if partitions is None else partitions
         listed = self._listed(topic, partitions, OffsetSpec.for_timestamp(timestamp_ms))
         found = {index: one.offset for index, one in listed.items()}
         if any(offset < 0 for offset in found.values()):
@@ -126,15 +157,26 @@ class Cluster:
             request_timeout=REQUEST_TIMEOUT_S,
         )
         doing = f"the offsets of topic {topic!r} could not be read"
-        return {key.partition: self._answer(future, doing) for key, future in asked.items()}
+        found = {key.partition: self._answer(future, doing) for key, future in asked.items()}
+        if any(one.offset == OFFSET_INVALID for one in found.values()):  # a broker that went away as it was asked
+            raise ServerAway(f"{doing}: {self.bootstrap} did not say them.")
+        return found
 
     def _answer(self, future: Future[T], doing: str) -> T:
+        """What is answered. A client whose broker went away is forgotten: it may never learn the new leader epoch."""
         try:
             return future.result(REQUEST_TIMEOUT_S + 5)
         except KafkaException as error:
+            if comes_back(error.args[0]):
+                self.close()
             raise raised(error.args[0], doing, self.bootstrap) from None
         except TimeoutError:
             raise ServerAway(f"{doing}: {self.bootstrap} did not answer in {REQUEST_TIMEOUT_S:.0f} s.") from None
+
+
+def comes_back(error: KafkaError) -> bool:
+    """Whether the broker is away, busy with its start, or without room on its disk: waiting helps."""
+    return error.retriable() or error.code() in _COMES_BACK
 
 
 def raised(error: KafkaError, doing: str, bootstrap: str) -> HeadraceError:
@@ -144,6 +186,6 @@ def raised(error: KafkaError, doing: str, bootstrap: str) -> HeadraceError:
             f"{doing}: there is none at {bootstrap}.", hint="`headrace topic list` shows what there is."
         )
     sentence = f"{doing}: {error.str().rstrip('.')} ({error.name().lstrip('_')})."
-    if error.code() in _AWAY or error.retriable():
+    if comes_back(error):
         return ServerAway(sentence, hint=f"Is the broker at {bootstrap} up? `headrace up` starts one.")
     return HeadraceError(sentence)

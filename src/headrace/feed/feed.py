@@ -30,6 +30,10 @@ class Feed(Protocol):
         """Of each partition: where the log starts, and the last stable offset."""
         ...
 
+    def topic_id(self, topic: str) -> str:
+        """The id that a topic had when its bounds were last asked for; made again, it has another."""
+        ...
+
     def offset_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
         """Of each partition: the first offset whose record has at least this timestamp; the end if none has."""
         ...

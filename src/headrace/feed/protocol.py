@@ -34,6 +34,7 @@ class ProtocolFeed:
         self.partitions = cluster.partitions
         self.bounds = cluster.bounds
         self.offset_at = cluster.offset_at
+        self.topic_id = cluster.topic_id
         self._consumer: Consumer | None = None
 
     def read(

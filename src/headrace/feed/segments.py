@@ -50,6 +50,7 @@ class SegmentFeed:
         self.partitions = cluster.partitions
         self.bounds = cluster.bounds
         self.offset_at = cluster.offset_at
+        self.topic_id = cluster.topic_id
         self._files: dict[tuple[str, int], PartitionFiles] = {}
 
     def read(

@@ -10,7 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from headrace.errors import InvalidDeclaration
 from headrace.pipelines.alerts import Channel
@@ -19,9 +19,7 @@ from headrace.pipelines.durations import milliseconds
 from headrace.pipelines.places import Place, caller, of_function, wrong
 from headrace.pipelines.schema import BadSchema, Column, parse_schema
 from headrace.pipelines.sql import CHANGES, names_read
-
-if TYPE_CHECKING:
-    from headrace.pipelines.time import DeviceClock
+from headrace.pipelines.time import DeviceClock, moment_ms
 
 __all__ = ["App", "Declaration"]
 
@@ -80,7 +78,14 @@ class App:
         place = caller()
         columns = _columns(name, schema, place)
         times = _event_time(f"stream {name!r}", columns, event_time, (lateness, idle_after, max_future), place)
+        _ensure_start(name, start, place)
         if clock is not None:
+            if times is None:
+                raise wrong(
+                    f"stream {name!r} has a clock but no event time.",
+                    place,
+                    f'say event_time="{clock.occurred}": that column is put right',
+                )
             for role in ("occurred", "sent", "received"):
                 column = getattr(clock, role)
                 if column is not None:
@@ -261,6 +266,19 @@ def _ensure_timestamp(what: str, columns: tuple[Column, ...], name: str, role: s
     column = _ensure_column(what, columns, name, role, place)
     if column.type not in _TIMES:
         raise wrong(f"the {role} of {what}, {name!r}, is {column.type}.", place, f'declare it as "{name} timestamp"')
+
+
+def _ensure_start(name: str, start: str, place: Place) -> None:
+    if start in ("earliest", "latest"):
+        return
+    try:
+        moment_ms(start)
+    except ValueError:
+        raise wrong(
+            f"stream {name!r} cannot start at {start!r}.",
+            place,
+            "say earliest, latest, or a time like 2026-01-31T12:00Z",
+        ) from None
 
 
 def _ensure_column(what: str, columns: tuple[Column, ...], name: str, role: str, place: Place) -> Column:

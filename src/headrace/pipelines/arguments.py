@@ -23,10 +23,13 @@ __all__ = [
     "columns_named",
     "ensure_column",
     "ensure_stream",
+    "ensure_table",
     "event_time",
+    "event_times",
     "length_us",
     "on_columns",
     "struct_of",
+    "wider_types",
     "with_equal_types",
 ]
 
@@ -42,6 +45,12 @@ def ensure_stream(what: str, frame: Any, place: Place, instead: str) -> None:
     """A stream is a DataFrame, not a table."""
     if isinstance(frame, Table):
         raise wrong(f"{what} is about streams, but {frame.name!r} is a table.", place, instead)
+
+
+def ensure_table(what: str, table: Any, place: Place, instead: str) -> None:
+    """A table, not a stream."""
+    if not isinstance(table, Table):
+        raise wrong(f"{what} is about tables, but got a {type(table).__name__}.", place, instead)
 
 
 def ensure_column(what: str, name: str, columns: Iterable[str], place: Place) -> None:
@@ -61,9 +70,14 @@ def columns_named(what: str, names: str | Iterable[str], columns: Iterable[str],
     return found
 
 
+def event_times(frame: DataFrame) -> list[str]:
+    """The columns that a watermark is kept of."""
+    return [field.name for field in frame.schema.fields if WATERMARK in (field.metadata or {})]
+
+
 def event_time(what: str, frame: DataFrame, place: Place) -> str:
     """The column of a stream's event time."""
-    found = [field.name for field in frame.schema.fields if WATERMARK in (field.metadata or {})]
+    found = event_times(frame)
     if len(found) != 1:
         has = "several event times" if found else "no event time"
         raise wrong(
@@ -95,20 +109,30 @@ def with_equal_types(
 ) -> tuple[DataFrame, DataFrame]:
     """Both sides of a join, its columns in the wider type of the two."""
     types = column_types(left), column_types(right)
+    for mine, wider in wider_types(what, *types, on, place).items():
+        other = on[mine]
+        left = left if types[0][mine] == wider else left.withColumn(mine, left[mine].cast(wider))
+        right = right if types[1][other] == wider else right.withColumn(other, right[other].cast(wider))
+    return left, right
+
+
+def wider_types(
+    what: str, left: Mapping[str, str], right: Mapping[str, str], on: Mapping[str, str], place: Place
+) -> dict[str, str]:
+    """For the left's columns of a join, the wider of both sides' types."""
+    found = {}
     for mine, other in on.items():
-        ensure_column(what, mine, types[0], place)
-        ensure_column(what, other, types[1], place)
-        pair = types[0][mine], types[1][other]
-        wider = _wider(*pair)
+        ensure_column(what, mine, left, place)
+        ensure_column(what, other, right, place)
+        wider = _wider(left[mine], right[other])
         if wider is None:
             raise wrong(
-                f"{what}: {mine!r} is {pair[0]}, and {other!r} is {pair[1]}.",
+                f"{what}: {mine!r} is {left[mine]}, and {other!r} is {right[other]}.",
                 place,
-                f'make them the same, say with withColumn("{mine}", F.col("{mine}").cast("{pair[1]}"))',
+                f'make them the same, say with withColumn("{mine}", F.col("{mine}").cast("{right[other]}"))',
             )
-        left = left if pair[0] == wider else left.withColumn(mine, left[mine].cast(wider))
-        right = right if pair[1] == wider else right.withColumn(other, right[other].cast(wider))
-    return left, right
+        found[mine] = wider
+    return found
 
 
 def struct_of(columns: Mapping[str, str]) -> StructType:

@@ -11,13 +11,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from headrace.pipelines.state import Changes, Operator, State, Step, TableType
+from headrace.pipelines.state.frames import Keyed, keyed, polars_schema
 from headrace.pipelines.state.operator import ID
 
-__all__ = ["DELETED", "Before", "Fused", "changed", "emitted", "matching", "settled"]
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = [
+    "DELETED",
+    "Before",
+    "Fused",
+    "changed",
+    "emitted",
+    "matching",
+    "row_columns",
+    "settled",
+    "with_before",
+]
 
 DELETED = "_deleted"
 OLD = "_old_"
@@ -56,8 +71,8 @@ def emitted(gone: pl.DataFrame, new: pl.DataFrame, key: tuple[str, ...], *, befo
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """Says of each change of a row also what the row was in its ``watched`` columns, so that changes find the place where
-    the row was when they are sent by columns that are not its key. It keeps those columns of every row.
+    """Says of each change of a row also what the row was in its ``watched`` columns, so that changes find the place
+    where the row was when they are sent by columns that are not its key. It keeps those columns of every row.
 
     Input ``rows``: changes, by key. Output: changes; a deletion, with key and watched columns, for a row that goes or
     whose watched columns change; and the new row.
@@ -122,3 +137,15 @@ class Fused:
             f"{n}.{name}": change for n, one in enumerate((first, second)) for name, change in one.changes.items()
         }
         return Step(second.output, changes, second.wake_us)
+
+
+def row_columns(changes: DataFrame) -> dict[str, pl.DataType]:
+    """The columns of a table, from the DataFrame of its changes."""
+    return {name: kind for name, kind in polars_schema(changes.schema).items() if name != DELETED}
+
+
+def with_before(changes: DataFrame, key: tuple[str, ...], by: Iterable[str]) -> DataFrame:
+    """Changes in the order of each key, as net changes that also say what the ``by`` columns were."""
+    watched = tuple(name for name in by if name not in key)
+    operator = Before(row_columns(changes), key, watched)
+    return keyed({"rows": Keyed(changes, key)}, operator, changes.schema)

@@ -7,6 +7,7 @@ of the row's place in the log. What cannot be delivered goes to ``QUERY.dead`` w
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import json
@@ -19,9 +20,10 @@ from collections.abc import Callable
 from email.message import EmailMessage
 from email.utils import formatdate
 
-from confluent_kafka import Consumer, KafkaException, Message, Producer
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Message, Producer
 
-from headrace.feed.cluster import Cluster
+from headrace.feed.cluster import REQUEST_TIMEOUT_S, Cluster, raised
+from headrace.feed.protocol import ProtocolFeed
 from headrace.pipelines.alerts import Channel, Email, LogLine, Webhook
 from headrace.pipelines.declarations import Query
 
@@ -127,6 +129,7 @@ class Deliverer:
         self.query, self.topic = query, topic
         self.sent = self.dead = 0
         self._channel: Channel = query.to
+        self._group = f"{query.id}.delivery"
         self._cluster, self._told, self._first_pause_s = cluster, told, first_pause_s
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"alert {query.name}", daemon=True)
@@ -143,6 +146,21 @@ class Deliverer:
         """Wait for the end."""
         self._thread.join(seconds)
 
+    def has_sent_all(self) -> bool:
+        """Whether every row that is there now was sent or given up."""
+        asked = self._cluster.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self._group)])
+        try:
+            found = asked[self._group].result(REQUEST_TIMEOUT_S).topic_partitions or []
+        except KafkaException as error:
+            raise raised(error.args[0], f"group {self._group!r} could not be asked", self._cluster.bootstrap) from None
+        reached = {one.partition: one.offset for one in found}
+        with contextlib.closing(ProtocolFeed(self._cluster)) as feed:
+            return not any(
+                batch.num_rows
+                for partition, (start, end) in feed.bounds(self.topic).items()
+                for batch in feed.read(self.topic, partition, max(start, reached.get(partition, 0)), end)
+            )
+
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
@@ -154,7 +172,7 @@ class Deliverer:
     def _deliver_all(self) -> None:
         consumer = Consumer(
             self._cluster.config(
-                group_id=f"{self.query.id}.delivery",
+                group_id=self._group,
                 isolation_level="read_committed",
                 auto_offset_reset="earliest",
                 enable_auto_commit=False,

@@ -36,8 +36,9 @@ def _of_function(function: Callable[..., Any] | None, seen: set[int]) -> list[st
     for name in sorted(_names(function.__code__)):
         used = function.__globals__.get(name)
         wrapped = getattr(used, "__wrapped__", None)
-        if isinstance(wrapped, FunctionType) and not inspect.isfunction(used):
-            parts.append(repr(used))
+        if isinstance(wrapped, FunctionType):  # of a udf, or of an operator
+            if not inspect.isfunction(used):
+                parts.append(repr(used))
             used = wrapped
         if inspect.isfunction(used) and used.__code__.co_filename == function.__code__.co_filename:
             parts += _of_function(used, seen)

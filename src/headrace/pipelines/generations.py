@@ -62,16 +62,22 @@ def generations_of(query: Query, marks: Mapping[str, bytes]) -> dict[int, Mark]:
     return found
 
 
-def choose(query: Query, fingerprint: str, found: Mapping[int, Mark], *, rebuild: bool) -> Generation:
-    """The generation to run; ChangedQuery if that would be a new one beside others and was not asked for."""
+def choose(
+    query: Query, fingerprint: str, found: Mapping[int, Mark], written: Mapping[int, Mark], *, rebuild: bool
+) -> Generation:
+    """The generation to run; ChangedQuery if that would be a new one beside others and was not asked for.
+
+    ``written`` are those that came to write something: one that never did, because its function was wrong, is no
+    reason to refuse its correction, which takes its place.
+    """
     same = [number for number, mark in found.items() if mark.fingerprint == fingerprint]
     if same:
         return Generation(query, max(same), fingerprint)
-    if found and not rebuild:
+    if written and not rebuild:
         raise ChangedQuery(
             f"{query} is not what was built: its function, its key or what it reads has changed.",
             detail=str(query.place),
             hint="`headrace run --rebuild` builds it anew beside the old one and swaps when it has caught up; "
             "or take the change back",
         )
-    return Generation(query, max(found, default=0) + 1, fingerprint, is_new=True)
+    return Generation(query, max(written, default=0) + 1, fingerprint, is_new=True)

@@ -1,4 +1,4 @@
-"""Aggregates of groups of rows that come and, in a table, go again.
+"""Aggregates of groups of rows that come and, in a table, go again: ``hr.aggregate``.
 
 A group is one row of the state: what its counts, sums and extremes are now. Where that is not enough to go on from,
 there is more: the bins of exact sums of doubles; and for each column that is counted distinct (or, if rows can go, that
@@ -9,20 +9,151 @@ group.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import polars as pl
 
-from headrace.pipelines.changelog import DELETED, OLD, changed, emitted, matching
+from headrace.pipelines.aggregates import Aggregate, ensure_aggregates
+from headrace.pipelines.arguments import column_types, ensure_column, struct_of
+from headrace.pipelines.changelog import DELETED, OLD, Before, Fused, changed, emitted, matching, row_columns
 from headrace.pipelines.exact_sums import AMOUNT, BIN, split, totals
-from headrace.pipelines.state import Changes, State, Step, TableType
+from headrace.pipelines.places import Place, caller, wrong
+from headrace.pipelines.state import Changes, Operator, State, Step, TableType
+from headrace.pipelines.state.frames import Keyed, keyed
 from headrace.pipelines.state.operator import ID
+from headrace.pipelines.table import Table, computed
 
-__all__ = ["Groups", "Measure"]
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["Groups", "Measure", "aggregate"]
 
 SUM, VALUE, SIGN = "_sum", "_value", "_sign"
+
+
+def aggregate(rows: DataFrame | Table, *, by: str | Column | Iterable[str | Column], **aggregates: Aggregate) -> Table:
+    """Aggregate the rows of a table, or all events of a stream so far, in groups: a table with the key ``by``.
+
+    ``hr.aggregate(orders, by="customer_id", total=hr.sum("amount"), n=hr.count())``. ``by`` is a column or several, by
+    name or computed (``F.to_date("at").alias("day")``). Each aggregate may have a condition:
+    ``hr.count(where="amount > 100")``. The result follows every change; a group without rows is no row. All are exact:
+    distinct counts, and sums of doubles, which do not drift when rows go.
+    """
+    place, what = caller(), "hr.aggregate"
+    columns = dict(rows.columns) if isinstance(rows, Table) else column_types(rows)
+    types = ensure_aggregates(what, aggregates, columns, place, ordered=False)
+    shape = _shape(rows)
+    names = _by_names(what, by, shape, place)
+    for name in types:
+        if name in names:
+            raise wrong(f"{what} has two columns {name!r}.", place, "give the aggregate another name")
+    taken = _Taken(names, aggregates)
+    kinds = column_types(taken.of(shape, ()))
+    result = {**{name: kinds[name] for name in names}, **types}
+    output = struct_of({**result, DELETED: "boolean"})
+
+    def make(before: bool) -> DataFrame:
+        frame, operator = taken.stepped(rows, before=before)
+        return keyed({"rows": Keyed(frame, tuple(names))}, operator, output)
+
+    name = rows.name if isinstance(rows, Table) else "a stream"
+    return computed(f"aggregate of {name}", tuple(names), result, make)
+
+
+def _by_names(
+    what: str, by: str | Column | Iterable[str | Column], shape: DataFrame, place: Place
+) -> dict[str, str | Column]:
+    """The columns to group by, under their names."""
+    from pyspark.sql import Column
+
+    given = [by] if isinstance(by, str | Column) else list(by)
+    if not given:
+        raise wrong(f"{what} has no groups.", place, 'say by="customer_id"')
+    found: dict[str, str | Column] = {}
+    for one in given:
+        if isinstance(one, str):
+            ensure_column(f"by of {what}", one, shape.columns, place)
+        name = one if isinstance(one, str) else shape.select(one).columns[0]
+        if name in found:
+            raise wrong(f"{what} has {name!r} twice in its by.", place, "name each column once")
+        found[name] = one
+    return found
+
+
+def _shape(rows: DataFrame | Table) -> DataFrame:
+    """A DataFrame with the columns of the rows, to see the types of expressions."""
+    from pyspark.sql import SparkSession
+
+    if not isinstance(rows, Table):
+        return rows
+    return SparkSession.active().createDataFrame([], struct_of(dict(rows.columns)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """What aggregates take of their rows: the groups under their names, values as ``_v0``, conditions as ``_f0``."""
+
+    by: Mapping[str, str | Column]
+    aggregates: Mapping[str, Aggregate]
+
+    @property
+    def values(self) -> dict[str, str]:
+        found = dict.fromkeys(one.column for one in self.aggregates.values() if one.column is not None)
+        return {name: f"_v{number}" for number, name in enumerate(found)}
+
+    @property
+    def conditions(self) -> dict[str, str]:
+        found = dict.fromkeys(one.where for one in self.aggregates.values() if one.where is not None)
+        return {text: f"_f{number}" for number, text in enumerate(found)}
+
+    @property
+    def measures(self) -> dict[str, Measure]:
+        values, conditions = self.values, self.conditions
+        return {
+            name: Measure(
+                one.kind,
+                None if one.column is None else values[one.column],
+                None if one.where is None else conditions[one.where],
+            )
+            for name, one in self.aggregates.items()
+        }
+
+    def of(self, frame: DataFrame, key: tuple[str, ...], *more: str) -> DataFrame:
+        """The columns of a frame that are taken; those of the key as ``_k0``."""
+        from pyspark.sql import functions as F
+
+        return frame.select(
+            *(F.col(f"`{name}`").alias(f"_k{number}") for number, name in enumerate(key)),
+            *(F.col(f"`{one}`") if isinstance(one, str) else one for one in self.by.values()),
+            *(F.col(f"`{name}`").alias(named) for name, named in self.values.items()),
+            *(F.expr(text).cast("boolean").alias(named) for text, named in self.conditions.items()),
+            *more,
+        )
+
+    def stepped(self, rows: DataFrame | Table, *, before: bool) -> tuple[DataFrame, Operator]:
+        """What the operator gets, and the operator."""
+        if not isinstance(rows, Table):
+            frame = self.of(rows, ())
+            return frame, self._groups(frame, retracts=False, before=before)
+        if rows.net:
+            frame = self.of(rows.pairs, (), DELETED)
+            return frame, self._groups(frame, retracts=True, before=before)
+        key = tuple(f"_k{number}" for number in range(len(rows.key)))
+        frame = self.of(rows.changes, rows.key, DELETED)
+        columns = row_columns(frame)
+        watch = Before(columns, key, tuple(name for name in columns if name not in key))
+        groups = self._groups(frame, retracts=True, before=before)
+        if set(self.by.values()) <= set(rows.key):
+            return frame, Fused(watch, groups)
+        return keyed({"rows": Keyed(frame, key)}, watch, frame.schema), groups
+
+    def _groups(self, frame: DataFrame, *, retracts: bool, before: bool) -> Groups:
+        kinds = row_columns(frame)
+        by = {name: kinds[name] for name in self.by}
+        return Groups(by, {name: kinds[name] for name in self.values.values()}, self.measures, retracts, before)
 
 
 @dataclass(frozen=True, slots=True)

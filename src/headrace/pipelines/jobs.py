@@ -14,7 +14,7 @@ from headrace.pipelines.building import BUCKETS, Building, building
 from headrace.pipelines.checkpoint import Checkpoint, source_offsets
 from headrace.pipelines.declarations import Kind, Stream, TableDeclaration
 from headrace.pipelines.generations import CheckpointLost, Generation
-from headrace.pipelines.plan import Input, Planned, built, empty
+from headrace.pipelines.plan import Input, Planned, built, empty, with_event_time
 from headrace.pipelines.sessions import split
 from headrace.pipelines.settings import RunSettings
 from headrace.pipelines.sink import Sink, Target
@@ -173,7 +173,7 @@ class QueryJob:
         if one.name not in self._columns:
 
             def build(frame: DataFrame) -> DataFrame:
-                read = {one.name: frame}
+                read = {one.name: with_event_time(frame, one)}
                 return built(
                     self._spark,
                     self.plan.query,
@@ -213,6 +213,7 @@ def _target(plan: Planned, generation: Generation) -> Target:
         upsert=plan.query.kind is Kind.VIEW,
         window_end=plan.window_end,
         deletes=plan.deletes,
+        net=plan.net,
     )
 
 

@@ -20,12 +20,13 @@ from headrace.pipelines.sink import DELETED, FINAL
 from headrace.pipelines.source.options import SourceOptions
 from headrace.pipelines.source.shape import output_type
 from headrace.pipelines.sql import CHANGES
+from headrace.pipelines.state.frames import WATERMARK
 from headrace.pipelines.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Input", "Planned", "Result", "built", "empty", "planned", "sources"]
+__all__ = ["Input", "Planned", "Result", "built", "empty", "planned", "sources", "with_event_time"]
 
 _WINDOWS = ("spark.timeWindow", "spark.sessionWindow")
 
@@ -62,6 +63,8 @@ class Result:
     frame: DataFrame
     windows: tuple[str, ...]
     """The columns that say when a row's window ends."""
+    net: bool = False
+    """Whether it is the net changes of a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,8 @@ class Planned:
     deletes: bool
     sessions: bool = False
     """Whether it has session windows whose partial results are shown."""
+    net: bool = False
+    """Whether its rows are the net changes of a table (``changelog``)."""
 
     @property
     def written(self) -> tuple[str, ...]:
@@ -103,8 +108,27 @@ def planned(spark: SparkSession, app: App) -> dict[str, Planned]:
     found: dict[str, Planned] = {}
     for query in app.queries:
         inputs = sources(app, found, {})
-        found[query.name] = _planned(query, built(spark, query, inputs, lambda one: empty(spark, one)))
+        plan = _planned(query, built(spark, query, inputs, lambda one: empty(spark, one)))
+        if not plan.sessions:
+            _ensure_streams(spark, plan, inputs)
+        found[query.name] = plan
     return found
+
+
+def _ensure_streams(spark: SparkSession, plan: Planned, inputs: Mapping[str, Input]) -> None:
+    """Raise if this is nothing that Spark can do with streams, which it says only of streams."""
+    from pyspark.errors import AnalysisException
+
+    frame = built(spark, plan.query, inputs, lambda one: empty(spark, one, endless=True)).frame
+    classes = spark._jvm.org.apache.spark.sql  # type: ignore[union-attr]
+    mode = getattr(classes.streaming.OutputMode, plan.output_mode.capitalize())()
+    try:
+        checker = classes.catalyst.analysis.UnsupportedOperationChecker
+        checker.checkForStreaming(frame._jdf.queryExecution().analyzed(), mode)
+    except AnalysisException as error:
+        sentence = f"{plan.query} cannot be done with streams: {_first_line(error)}"
+        hint = "aggregate by windows of event time, or do it in two steps: another view or derived stream in between"
+        raise wrong(sentence, plan.query.place, hint) from error
 
 
 def built(
@@ -120,8 +144,10 @@ def built(
     times = tuple(one.event_time.column for name in query.reads if (one := inputs[name]).event_time is not None)
     try:
         with building(replace(known or Building(query.id), event_times=times)):
-            frame = _result(spark, query, [inputs[name] for name in query.reads], read)
-        return _flattened(spark, frame)
+            found = _result(spark, query, [inputs[name] for name in query.reads], read)
+            if isinstance(found, Table):
+                return Result(spark, _changes(query, found), (), found.net)
+        return _flattened(spark, found)
     except (AnalysisException, ParseException) as error:
         raise wrong(f"{query} does not work: {_first_line(error)}", _place(error, query), _remedy(error)) from error
     except (HeadraceError, PySparkException):
@@ -134,7 +160,9 @@ def built(
         ) from error
 
 
-def _result(spark: SparkSession, query: Query, inputs: list[Input], read: Callable[[Input], DataFrame]) -> DataFrame:
+def _result(
+    spark: SparkSession, query: Query, inputs: list[Input], read: Callable[[Input], DataFrame]
+) -> DataFrame | Table:
     from pyspark.sql import DataFrame
 
     if query.sql is not None:
@@ -144,12 +172,10 @@ def _result(spark: SparkSession, query: Query, inputs: list[Input], read: Callab
     if query.function is None:
         raise HeadraceError(f"{query} has neither a function nor SQL.")
     arguments = [_table(one, read) if one.is_table else read(one) for one in inputs]
-    frame = query.function(*arguments)
-    if isinstance(frame, Table):
-        return _changes(query, frame)
-    if not isinstance(frame, DataFrame):
-        raise wrong(f"{query} returns {type(frame).__name__}.", query.place, "return a Spark DataFrame or a table")
-    return frame
+    found = query.function(*arguments)
+    if not isinstance(found, DataFrame | Table):
+        raise wrong(f"{query} returns {type(found).__name__}.", query.place, "return a Spark DataFrame or a table")
+    return found
 
 
 def _changes(query: Query, table: Table) -> DataFrame:
@@ -167,8 +193,9 @@ def _table(one: Input, read: Callable[[Input], DataFrame]) -> Table:
     return Table(one.name, one.key, lambda: read(one), lambda: read(replace(one, versions=True)))
 
 
-def empty(spark: SparkSession, one: Input) -> DataFrame:
-    """What a query reads, without a row."""
+def empty(spark: SparkSession, one: Input, *, endless: bool = False) -> DataFrame:
+    """What a query reads, without a row; as a stream if it is to be endless."""
+    from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
 
     raw = isinstance(one.declared, Stream) and one.declared.raw
@@ -177,10 +204,24 @@ def empty(spark: SparkSession, one: Input) -> DataFrame:
     declared = StructType.fromDDL(one.schema)
     if not isinstance(declared, StructType):
         raise HeadraceError(f"{one.schema!r} is no schema.")
-    frame = spark.createDataFrame([], output_type(options, declared))
+    kept = output_type(options, declared)
+    if not endless:
+        return with_event_time(spark.createDataFrame([], kept), one)
+    nulls = (F.lit(None).cast(field.dataType).alias(field.name) for field in kept.fields)
+    frame = spark.readStream.format("rate").load().select(*nulls)
     if one.event_time is not None:
         frame = frame.withWatermark(one.event_time.column, f"{one.event_time.lateness_ms} milliseconds")
     return frame
+
+
+def with_event_time(frame: DataFrame, one: Input) -> DataFrame:
+    """A relation that does not stream, its event time marked as Spark marks it of a stream."""
+    from pyspark.sql import functions as F
+
+    if one.event_time is None:
+        return frame
+    name = one.event_time.column
+    return frame.withColumn(name, F.col(f"`{name}`").alias(name, metadata={WATERMARK: 0}))
 
 
 def _flattened(spark: SparkSession, frame: DataFrame) -> Result:
@@ -214,7 +255,7 @@ def _planned(query: Query, result: Result) -> Planned:
             raise wrong(f"{query} has a column {FINAL!r}.", query.place, "that name is the window's flag; rename yours")
     mode = "update" if query.kind is Kind.VIEW and not session else "append"
     window_end = result.windows[0] if flagged else None
-    return Planned(query, tuple(columns), mode, window_end, deletes or partial, partial)
+    return Planned(query, tuple(columns), mode, window_end, deletes or partial, partial, result.net)
 
 
 def _ensure_names(query: Query, names: list[str]) -> None:

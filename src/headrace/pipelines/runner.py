@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.errors import FolderInUse, HeadraceError, ServerAway
+from headrace.errors import FolderInUse, HeadraceError, ServerAway, UnknownTopic
 from headrace.feed.cluster import Cluster
 from headrace.pipelines.app import App
 from headrace.pipelines.catalog import Catalog, Commands, iso_now, read_catalog
@@ -104,6 +104,8 @@ class Runner:
             mark = found.get(generation.number)
             if mark is not None and mark.entry and self.settings.start_from is None:
                 ensure_checkpoint(plan, checkpoint)
+            if self.settings.start_from is not None and checkpoint.is_there:
+                self._told(f"{plan.query.kind} {name} has its checkpoint: it goes on where it was, not from the time")
             if generation.is_new:
                 checkpoint.delete()
             read = {name: inputs[name] for name in plan.query.reads}
@@ -114,12 +116,19 @@ class Runner:
             self._make_topics(generation)
 
     def _generation(self, query: Query, said: str, found: Mapping[int, Mark], folder: Path) -> Generation:
-        generation = choose(query, said, found, rebuild=self.settings.rebuild)
+        written = {n: mark for n, mark in found.items() if mark.entry or self._has_rows(Generation(query, n, ""))}
+        generation = choose(query, said, found, written, rebuild=self.settings.rebuild)
         mark = found.get(generation.number)
         lost = mark is not None and mark.entry and not Checkpoint(folder / generation.id).is_there
         if lost and self.settings.rebuild:
             return Generation(query, max(found) + 1, said, is_new=True)
         return generation
+
+    def _has_rows(self, generation: Generation) -> bool:
+        try:
+            return any(end for _, end in self.cluster.bounds(generation.topic).values())
+        except UnknownTopic:
+            return False
 
     def _make_topics(self, generation: Generation) -> None:
         query = generation.query
@@ -156,9 +165,7 @@ class Runner:
         try:
             self.swap_what_caught_up()
             return self._is_enough(targets)
-        except HeadraceError as error:
-            if not (isinstance(error, ServerAway) or "LEADER_EPOCH" in str(error)):
-                raise
+        except ServerAway:
             self.cluster.close()
             return False
 
@@ -274,7 +281,7 @@ class Runner:
                 }
             if not job.has_read(ends) or not _is_quiet(running):
                 return False
-        return not self._swaps
+        return not self._swaps and all(one.has_sent_all() for one in self._deliverers)
 
 
 def _is_quiet(running: RunningQuery) -> bool:

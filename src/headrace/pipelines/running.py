@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["ATTEMPTS", "Job", "RunningQuery", "Status", "is_reachable", "reason"]
 
 ATTEMPTS = 5
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S, LONGEST_WAIT_S = 0.5, 30.0, 4.0
 WATCH_EVERY_S, TELL_EVERY_S = 0.1, 1.0
 
 _AWAY = re.compile(
@@ -112,7 +112,7 @@ class RunningQuery:
         self._told = told
         self._publish = publish
         self._stopping = threading.Event()
-        self._failures = 0
+        self._failures = self._waits = 0
         self._published = 0.0
         self._thread = threading.Thread(target=self._run, name=f"query {job.name}", daemon=True)
 
@@ -173,7 +173,7 @@ class RunningQuery:
         if progress is None or (progress["batchId"] == self.status.batch and not progress["numInputRows"]):
             return
         if progress["batchId"] != self.status.batch:
-            self._failures = 0
+            self._failures = self._waits = 0
             self.status.last_error = None
         self.status.batch = progress["batchId"]
         self.status.watermark = _watermark(progress["eventTime"] or {})
@@ -190,7 +190,8 @@ class RunningQuery:
         self.status.restarts += 1
         if waits_for := self._waits_for(error):
             self._become("waiting", why, f"waits for {waits_for}")
-            self._stopping.wait(FIRST_PAUSE_S)
+            self._waits += 1
+            self._stopping.wait(min(FIRST_PAUSE_S * 2 ** (self._waits - 1), LONGEST_WAIT_S))
             while not is_reachable(self.job.bootstrap) and not self._stopping.wait(0.5):
                 pass
             return True
@@ -220,13 +221,12 @@ class RunningQuery:
 
     def _end_query(self) -> None:
         query, self.spark_query = self.spark_query, None
-        try:
-            if query is not None and query.isActive:
-                query.stop()
-        except Exception as error:
-            self._told(f"{self.job.kind} {self.job.name} did not stop cleanly: {reason(error)}")
-        finally:
-            self.job.done()
+        for end in (query.stop if query is not None and query.isActive else None, self.job.done):
+            try:
+                if end is not None:
+                    end()
+            except Exception as error:
+                self._told(f"{self.job.kind} {self.job.name} did not stop cleanly: {reason(error)}")
 
 
 def _watermark(times: dict[str, str]) -> str | None:
@@ -254,5 +254,6 @@ def reason(error: BaseException) -> str:
     raised: list[str] = [line for line in _RAISED.findall(text) if not line.startswith(("Py4J", "PySpark"))]
     if "Traceback (most recent call last)" in text and raised:
         return raised[-1].strip()
-    first = (text.strip() or type(error).__name__).splitlines()[0]
+    lines = (text.strip() or type(error).__name__).splitlines()
+    first = lines[1].lstrip(": ") if lines[0].startswith("An error occurred while calling") and lines[1:] else lines[0]
     return first.split(" SQLSTATE:")[0]

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from headrace.errors import HeadraceError, ServerAway
-from headrace.feed.cluster import Cluster
+from headrace.feed.cluster import Cluster, comes_back
 from headrace.feed.protocol import ProtocolFeed
 from headrace.pipelines.checkpoint import Checkpoint, watermark_ms
 from headrace.pipelines.marks import Mark, mark_key
@@ -47,6 +48,9 @@ FINAL = "final"
 _OPEN, _CLOSED = b'"final":false}', b'"final":true}'
 _CHUNK = 50_000
 _TIMEOUT_S = 30.0
+_silent = logging.getLogger(f"{__name__}.client")  # that it was fenced is said by what it raises
+_silent.addHandler(logging.NullHandler())
+_silent.propagate = False
 
 
 class Superseded(HeadraceError):
@@ -68,6 +72,9 @@ class Target:
     """The column that says when the row's window ends, if rows get a final flag."""
     deletes: bool = False
     """Whether the result has a column ``_deleted``."""
+    net: bool = False
+    """Whether the rows are the net changes of a table, which come in no order: of one key, a deletion counts first. Its
+    keys may have nulls: an outer join has rows without a partner."""
 
     @property
     def dead(self) -> str:
@@ -164,7 +171,8 @@ class Sink:
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.purge()
-            producer.flush(0)
+            with contextlib.suppress(KafkaException):  # it was fenced
+                producer.flush(0)
 
     def _marked(self, batch: int, entry: str) -> Mark:
         if self._epoch is None:
@@ -180,6 +188,7 @@ class Sink:
                 partitioner="murmur2_random",
                 queue_buffering_max_messages=1_000_000,
                 queue_buffering_max_kbytes=1 << 20,
+                logger=_silent,
             )
         )
         self._asked(lambda: producer.init_transactions(_TIMEOUT_S), "its transactions could not be opened")
@@ -212,7 +221,7 @@ class Sink:
 
     def _explained(self, error: KafkaError, doing: str) -> HeadraceError:
         sentence = f"{self.target.query}: {doing}: {error.str().rstrip('.')} ({error.name().lstrip('_')})."
-        return ServerAway(sentence) if error.retriable() else HeadraceError(sentence)
+        return ServerAway(sentence) if comes_back(error) else HeadraceError(sentence)
 
 
 def _produce(producer: Producer, topic: str, messages: list[dict[str, Any]]) -> None:
@@ -236,7 +245,7 @@ def _encoded(table: pa.Table, target: Target) -> tuple[pl.DataFrame, list[bytes]
     import pyarrow.compute as pc
 
     dead: list[bytes] = []
-    if target.upsert and table.num_rows:
+    if target.upsert and not target.net and table.num_rows:
         bad = pa.nulls(0)
         for name in target.key:
             bad = pc.is_null(table[name]) if not len(bad) else pc.or_(bad, pc.is_null(table[name]))
@@ -256,6 +265,8 @@ def _encoded(table: pa.Table, target: Target) -> tuple[pl.DataFrame, list[bytes]
     if target.deletes:
         gone = pl.Series(pc.fill_null(table[DELETED], False).to_pylist(), dtype=pl.Boolean)
         frame = frame.with_columns(value=pl.when(gone).then(None).otherwise(pl.col("value")))
+        if target.net:
+            frame = pl.concat([frame.filter(gone), frame.filter(~gone)])
     if target.window_end is not None:
         frame = frame.with_columns(value=_replaced_end(b"}", b"," + _OPEN))
     if target.upsert:

@@ -41,7 +41,7 @@ __all__ = ["Sliding", "sliding"]
 _SLOT = "~slot"
 
 
-def sliding(stream: DataFrame, size: str, *, by: str | Iterable[str] = (), **aggregates: Aggregate) -> DataFrame:
+def sliding(stream: DataFrame, size: str, /, *, by: str | Iterable[str] = (), **aggregates: Aggregate) -> DataFrame:
     """Give each event aggregates over the events of its key in the ``size`` before it, itself included.
 
     ``hr.sliding(orders, "5 minutes", by="customer_id", total=hr.sum("amount"), n=hr.count())``: the stream's columns,
@@ -113,14 +113,14 @@ class Sliding:
         ends = [due.select(*self.by, self._slot(moved).alias(_SLOT)) for moved in (-self.size_us, 0)]
         before = state["recent"].lookup(pl.concat(ends)).drop(ID, _SLOT)
         rows = pl.concat([before, due.select(before.columns)])
-        if self.by:
-            keys, of = codes(rows.select(self.by), due.select(self.by))
-        else:
-            keys, of = np.zeros(len(rows), np.int64), np.zeros(len(due), np.int64)
-        order, times = in_order(keys, microseconds(rows[self.time])), microseconds(due[self.time])
-        spans = order.spans(of, times - self.size_us, times)
+        keys = codes(rows.select(self.by))[0] if self.by else np.zeros(len(rows), np.int64)
+        order = in_order(keys, microseconds(rows[self.time]))
+        mine = order.order[order.order >= len(before)]
+        found = due[mine - len(before)]
+        times = microseconds(found[self.time])
+        spans = order.spans(keys[mine], times - self.size_us, times)
         window = _Windows(rows[order.order], self.time, keys[order.order], *spans)
-        return due.with_columns(window.of(one).alias(name) for name, one in self.aggregates.items())
+        return found.with_columns(window.of(one).alias(name) for name, one in self.aggregates.items())
 
 
 @dataclass(frozen=True, slots=True)

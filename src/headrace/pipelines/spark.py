@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["default_settings", "start_spark"]
 
 _STREAMING = "spark.sql.streaming"
+_ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+"""Spark asks for nulls itself and stays in its columns: no need to have every access checked once more."""
 _LOG4J = """\
 status = off
 rootLogger.level = error
@@ -58,14 +62,16 @@ def start_spark(
     app: str, folder: Path, master: str = "local[*]", more: Mapping[str, str] | None = None
 ) -> SparkSession:
     """Start Spark (a few seconds), or take the session that is there. What Java prints goes to ``folder/spark.log``."""
+    from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
+    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True  # a page of JSON for a column that is not there
     folder.mkdir(parents=True, exist_ok=True)
     log4j = folder / "log4j2.properties"
     log4j.write_text(_LOG4J)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
-    java = f"-Xss8m -XX:+UseSerialGC -Dlog4j2.configurationFile={log4j.resolve().as_uri()}"
+    java = f"-Xss8m -XX:+UseSerialGC {_ARROW} -Dlog4j2.configurationFile={log4j.resolve().as_uri()}"
     settings = {
         **default_settings(os.cpu_count() or 1),
         "spark.driver.extraJavaOptions": java,
@@ -75,8 +81,19 @@ def start_spark(
     builder = SparkSession.builder.appName(app).master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with _printing_to(folder / "spark.log"):
+    with _printing_to(folder / "spark.log"), _same_interrupt():
         return builder.getOrCreate()
+
+
+@contextmanager
+def _same_interrupt() -> Iterator[None]:
+    """Spark makes Ctrl-C cancel its jobs; what it was before stays."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

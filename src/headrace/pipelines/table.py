@@ -6,7 +6,7 @@ it as one is an error that names what to use.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NoReturn
 
 from headrace.errors import InvalidDeclaration
@@ -15,7 +15,7 @@ from headrace.pipelines.places import caller
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Table"]
+__all__ = ["Table", "computed"]
 
 _OPERATORS = {
     "_jdf": "hr.enrich (stream and table) or hr.join (two tables)",
@@ -42,11 +42,34 @@ class Table:
         key: tuple[str, ...],
         changes: Callable[[], DataFrame],
         versions: Callable[[], DataFrame] | None = None,
+        *,
+        pairs: Callable[[], DataFrame] | None = None,
+        columns: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self.key = key
         self._changes_of = changes
         self._versions_of = versions
+        self._pairs_of = pairs
+        self._columns = columns
+
+    @property
+    def columns(self) -> Mapping[str, str]:
+        """Its columns, and their types in Spark's simple form."""
+        if self._columns is None:
+            fields = self.changes.schema.fields
+            self._columns = {field.name: field.dataType.simpleString() for field in fields if field.name != "_deleted"}
+        return self._columns
+
+    @property
+    def net(self) -> bool:
+        """Whether it is computed in this query: then the changes of a batch are what changed in all (``changelog``)."""
+        return self._pairs_of is not None
+
+    @property
+    def pairs(self) -> DataFrame:
+        """Of a table that is net: changes as ``changes`` has them, each with a deletion of the whole row as it was."""
+        return self.changes if self._pairs_of is None else self._pairs_of()
 
     @property
     def changes(self) -> DataFrame:
@@ -83,3 +106,8 @@ class Table:
             detail=str(caller()),
             hint=f"{better}{self.name}.changes for the raw changes (a row per change, column _deleted)",
         )
+
+
+def computed(name: str, key: tuple[str, ...], columns: Mapping[str, str], make: Callable[[bool], DataFrame]) -> Table:
+    """A table that an operator gives; ``make`` puts it into the plan, and is told whether old rows are asked for."""
+    return Table(name, key, lambda: make(False), pairs=lambda: make(True), columns=columns)

@@ -8,12 +8,13 @@ taken out before Spark would drop them without a trace.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["DeviceClock", "corrected", "late_bound", "skew_ms"]
+__all__ = ["DeviceClock", "corrected", "late_bound", "moment_ms", "skew_ms"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +63,10 @@ def late_bound(largest_us: int | None, delay_ms: int) -> int | None:
 def skew_ms(lateness_ms: int) -> int:
     """How far partitions may be read ahead of the slowest: a second, or a tenth of the lateness."""
     return max(1_000, lateness_ms // 10)
+
+
+def moment_ms(text: str) -> int:
+    """A time as people write it (``2026-01-31T12:00Z``; without a zone it is UTC), in milliseconds since 1970;
+    ValueError if it is none."""
+    at = datetime.fromisoformat(text)
+    return int((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -6,8 +6,8 @@ What is known of each view is published as a new dictionary after every step (``
 at.
 
 A view's live build is replaced, by one that is filled beside it, when its catalog entry has changed or when its
-changelog is not the one that it was built from: offsets behind ours, records missing at our offset, or another
-record at the offset of our last one. Errors never end the loop: the view says what is wrong and is tried again
+changelog is not the one that it was built from: a topic of another id, offsets behind ours, or records missing at
+our offset. Errors never end the loop: the view says what is wrong and is tried again
 later.
 """
 
@@ -223,7 +223,6 @@ class _View:
         self._store = store
         self._ends: dict[int, Offsets] = {}
         self._goals: dict[int, Offsets] = {}
-        self._checked: set[int] = set()
         self._stale: set[int] = set()
         self._trouble: str | None = None
         self._retry_at = 0.0
@@ -279,7 +278,8 @@ class _View:
     def _stepped(self, spec: ViewSpec) -> bool:
         target = self._target(spec)
         if target is None:
-            target = self._store.begin(spec)
+            self._feed.partitions(spec.topic)
+            target = self._store.begin(spec, self._feed.topic_id(spec.topic))
             self.builds.append(target)
         busy = self._advance(target)
         live = self.live
@@ -312,10 +312,8 @@ class _View:
         if build.number in self._stale:
             return True
         bounds = self._bounds(build)
-        why = _gone(build, bounds)
-        if why is None and build.number not in self._checked:
-            why = self._other_record(build, bounds)
-            self._checked.add(build.number)
+        made_anew = self._feed.topic_id(build.spec.topic) != build.topic_id
+        why = f"topic {build.spec.topic} was made anew" if made_anew else _gone(build, bounds)
         if why is not None:
             self._stale.add(build.number)
             _logger.warning("view %s is rebuilt: %s", build.spec.full_name, why)
@@ -326,16 +324,6 @@ class _View:
         self._ends[build.number] = {partition: end for partition, (_, end) in bounds.items()}
         self._goals.setdefault(build.number, self._ends[build.number])
         return bounds
-
-    def _other_record(self, build: Build, bounds: Bounds) -> str | None:
-        for partition, (offset, timestamp) in build.anchors.items():
-            start, end = bounds.get(partition, (0, 0))
-            if not start <= offset < end:
-                continue
-            for batch in self._feed.read(build.spec.topic, partition, offset, offset + 1):
-                if batch.num_rows and batch.column("timestamp").cast("int64")[0].as_py() != timestamp:
-                    return f"topic {build.spec.topic} was made anew (partition {partition}, offset {offset})"
-        return None
 
     def _advance(self, build: Build) -> bool:
         """Take in a bounded amount of what is new; True if there was any."""

@@ -2,8 +2,8 @@
 
 The file ``<app>.sqlite``::
 
-    headrace_builds    number, view, spec (JSON), live, bad, last_bad
-    headrace_offsets   build, partition, following, anchor_offset, anchor_timestamp
+    headrace_builds    number, view, spec (JSON), topic_id, live, bad, last_bad
+    headrace_offsets   build, partition, following
     "<view>~<number>"  the rows of a build: typed columns (STRICT), unique over the key columns, where null equals null
     "<view>"           an SQL view of the live build
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SUFFIX", "SqliteStore", "key_expression", "quoted"]
 
-FORMAT = 1
+FORMAT = 2
 CACHE_KIB = 32 << 10
 SUFFIX = ".sqlite"
 
@@ -44,12 +44,12 @@ _REFUSALS = (sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.Programming
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS headrace_builds (
-    number INTEGER PRIMARY KEY, view TEXT NOT NULL, spec TEXT NOT NULL, live INTEGER NOT NULL,
+    number INTEGER PRIMARY KEY, view TEXT NOT NULL, spec TEXT NOT NULL, topic_id TEXT NOT NULL, live INTEGER NOT NULL,
     bad INTEGER NOT NULL DEFAULT 0, last_bad TEXT) STRICT;
 CREATE UNIQUE INDEX IF NOT EXISTS headrace_live ON headrace_builds (view) WHERE live;
 CREATE TABLE IF NOT EXISTS headrace_offsets (
     build INTEGER NOT NULL, partition INTEGER NOT NULL, following INTEGER NOT NULL,
-    anchor_offset INTEGER, anchor_timestamp INTEGER, PRIMARY KEY (build, partition)) STRICT, WITHOUT ROWID;
+    PRIMARY KEY (build, partition)) STRICT, WITHOUT ROWID;
 """
 
 
@@ -81,26 +81,24 @@ class SqliteStore:
     def builds(self) -> list[Build]:
         """What is in the store, oldest first."""
         found = {}
-        for number, spec, live, bad, last in self._db.execute(
-            "SELECT number, spec, live, bad, last_bad FROM headrace_builds ORDER BY number"
+        for number, spec, topic_id, live, bad, last in self._db.execute(
+            "SELECT number, spec, topic_id, live, bad, last_bad FROM headrace_builds ORDER BY number"
         ):
             said = ViewSpec.from_json(json.loads(spec))
-            found[number] = Build(number, said, bool(live), bad=bad, last_bad=last)
-        for number, partition, following, at, timestamp in self._db.execute("SELECT * FROM headrace_offsets"):
+            found[number] = Build(number, said, topic_id, bool(live), bad=bad, last_bad=last)
+        for number, partition, following in self._db.execute("SELECT * FROM headrace_offsets"):
             found[number].offsets[partition] = following
-            if at is not None:
-                found[number].anchors[partition] = (at, timestamp)
         return list(found.values())
 
-    def begin(self, spec: ViewSpec) -> Build:
-        """A new, empty build; live at once if the view has none yet."""
+    def begin(self, spec: ViewSpec, topic_id: str) -> Build:
+        """A new, empty build from the topic of this id; live at once if the view has none yet."""
         with self._transaction() as db:
             live = not db.execute("SELECT 1 FROM headrace_builds WHERE view = ? AND live", (spec.name,)).fetchall()
             added = db.execute(
-                "INSERT INTO headrace_builds (view, spec, live) VALUES (?, ?, ?)",
-                (spec.name, compact_json(spec.to_json()), live),
+                "INSERT INTO headrace_builds (view, spec, topic_id, live) VALUES (?, ?, ?, ?)",
+                (spec.name, compact_json(spec.to_json()), topic_id, live),
             )
-            build = Build(added.lastrowid or 0, spec, live)
+            build = Build(added.lastrowid or 0, spec, topic_id, live)
             columns = ", ".join(f"{quoted(column.name)} {_TYPES.get(column.kind, 'TEXT')}" for column in spec.columns)
             db.execute(f"CREATE TABLE {_table(build)} ({columns}) STRICT")
             key = ", ".join(key_expression(column) for column in spec.key_columns)
@@ -113,14 +111,8 @@ class SqliteStore:
         """Take in records up to the offset ``following``, in one transaction."""
         with self._transaction() as db:
             applied = Applied(0, 0) if records is None else self._applied(build, records)
-            anchor = build.anchors.get(partition)
-            if records is not None and records.num_rows:
-                moment = records.column("timestamp")[-1:].cast("int64")[0].as_py()
-                anchor = (records.column("offset")[-1].as_py(), moment)
-            db.execute(
-                "INSERT OR REPLACE INTO headrace_offsets VALUES (?, ?, ?, ?, ?)",
-                (build.number, partition, following, *(anchor or (None, None))),
-            )
+            offset = (build.number, partition, following)
+            db.execute("INSERT OR REPLACE INTO headrace_offsets VALUES (?, ?, ?)", offset)
             last = build.last_bad
             if applied.bad:
                 worst = applied.bad[-1]
@@ -131,8 +123,6 @@ class SqliteStore:
                 )
         build.offsets[partition] = following
         build.bad, build.last_bad = build.bad + len(applied.bad), last
-        if anchor is not None:
-            build.anchors[partition] = anchor
         return applied
 
     def swap(self, build: Build) -> None:

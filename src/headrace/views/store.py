@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from headrace.views.question import Question
 
 __all__ = [
-    "Anchor",
     "Answer",
     "Applied",
     "BadRecord",
@@ -42,8 +41,6 @@ _VERSION = re.compile(r"(\d{1,9}:\d{1,18}(,\d{1,9}:\d{1,18})*)?")
 
 Offsets = dict[int, int]
 """Per partition of a changelog: the offset of the next record, all before it being taken in."""
-Anchor = tuple[int, int]
-"""Offset and timestamp of the last record taken in: if another record is there now, the topic is another one."""
 
 
 @dataclass
@@ -52,9 +49,10 @@ class Build:
 
     number: int
     spec: ViewSpec
+    topic_id: str
+    """Of the topic that it is made from: if it has another id now, it is another topic."""
     live: bool
     offsets: Offsets = field(default_factory=dict)
-    anchors: dict[int, Anchor] = field(default_factory=dict)
     bad: int = 0
     last_bad: str | None = None
 
@@ -83,8 +81,8 @@ class Store(Protocol):
         """What is in the store, oldest first."""
         ...
 
-    def begin(self, spec: ViewSpec) -> Build:
-        """A new, empty build; live at once if the view has none yet."""
+    def begin(self, spec: ViewSpec, topic_id: str) -> Build:
+        """A new, empty build from the topic of this id; live at once if the view has none yet."""
         ...
 
     def apply(self, build: Build, partition: int, records: pa.RecordBatch | None, following: int) -> Applied:

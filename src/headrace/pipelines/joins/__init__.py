@@ -1,1 +1,1 @@
-"""Joins that Spark lacks: two streams within an interval (``window_join``), a stream and a table (``enrich``)."""
+"""Joins that Spark lacks: streams (``window_join``), a stream and a table (``enrich``), tables (``tables``)."""

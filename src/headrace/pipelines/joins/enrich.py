@@ -28,6 +28,7 @@ from headrace.pipelines.arguments import (
     ensure_column,
     ensure_stream,
     event_time,
+    event_times,
     length_us,
     on_columns,
     struct_of,
@@ -36,7 +37,7 @@ from headrace.pipelines.arguments import (
 from headrace.pipelines.places import Place, caller, wrong
 from headrace.pipelines.source.shape import DELETED, TIME, VERSION
 from headrace.pipelines.state.dead import timed
-from headrace.pipelines.state.frames import Keyed, has_watermark, keyed, polars_schema
+from headrace.pipelines.state.frames import Keyed, keyed, polars_schema
 from headrace.pipelines.state.operator import ID, Changes, State, Step, TableType
 from headrace.pipelines.state.spans import codes, in_order, microseconds
 from headrace.pipelines.table import Table
@@ -94,7 +95,8 @@ def enrich(
             place,
             f"say on= with all of the key, like {{'column': {table.key[0]!r}}}",
         )
-    time = event_time(what, stream, place) if as_of is not None or missing == "wait" or has_watermark(stream) else None
+    timed = as_of is not None or missing == "wait" or event_times(stream)
+    time = event_time(what, stream, place) if timed else None
     if as_of is not None:
         _ensure_time(what, as_of, stream, place)
     stream, versions = with_equal_types(what, stream, table.versions, pairs, place)
@@ -125,14 +127,15 @@ def _ensure_time(what: str, as_of: str, stream: DataFrame, place: Place) -> None
 
 def _names(what: str, stream: DataFrame, versions: DataFrame, table: Table, place: Place) -> dict[str, str]:
     """What the table's columns are called in the result."""
-    taken, names = set(stream.columns), {}
+    taken, names = {name.lower() for name in stream.columns}, {}
     for name in versions.columns:
         if name not in (*table.key, DELETED, TIME, VERSION):
-            names[name] = f"{table.name}_{name}" if name in taken else name
+            names[name] = f"{table.name}_{name}" if name.lower() in taken else name
     names[VERSION] = f"{table.name}_version"
-    for name in (found := list(names.values())):
-        if name in taken or found.count(name) > 1:
+    for name in names.values():
+        if name.lower() in taken:
             raise wrong(f"{what} has two columns {name!r}.", place, "rename one of the stream's (withColumnRenamed)")
+        taken.add(name.lower())
     return names
 
 

@@ -1,4 +1,4 @@
-"""Two tables joined: the rows of the result, kept right while both change.
+"""Two tables joined, ``hr.join``: the rows of the result, kept right while both change.
 
 The rows of both sides lie in the bucket of their join columns. A change looks up its own row by key and the rows of the
 other side by the join columns, so it costs what it changes in the result. Outer joins also count the rows of each
@@ -7,19 +7,134 @@ side by the join columns, to know when the first match comes and the last one go
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING
 
 import polars as pl
 
-from headrace.pipelines.changelog import DELETED, OLD, changed, emitted, matching, settled
+from headrace.pipelines.arguments import ensure_table, on_columns, struct_of, wider_types
+from headrace.pipelines.changelog import (
+    DELETED,
+    OLD,
+    changed,
+    emitted,
+    matching,
+    row_columns,
+    settled,
+    with_before,
+)
+from headrace.pipelines.places import Place, caller, wrong
 from headrace.pipelines.state import Changes, State, Step, TableType
+from headrace.pipelines.state.frames import Keyed, keyed
 from headrace.pipelines.state.operator import ID
+from headrace.pipelines.table import Table, computed
 
-__all__ = ["How", "JoinTables", "Side"]
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
-How = Literal["inner", "left", "full"]
+__all__ = ["JoinTables", "Side", "join"]
+
+_COUNTED = {"inner": (), "left": ("right",), "full": ("left", "right")}
+"""Sides whose missing rows show in the result."""
+
+
+def join(
+    left: Table,
+    right: Table,
+    *,
+    on: str | Iterable[str] | Mapping[str, str],
+    how: str = "inner",
+    suffix: str = "_right",
+) -> Table:
+    """Join two tables where ``on`` is equal: a table again, which follows all changes of both, deletions too.
+
+    ``on`` is a column of both, several, or a mapping from the left's to the right's; it need not be the key of either.
+    ``how`` is ``inner``, ``left`` or ``full``. The result has the left's columns, then the right's (a column of ``on``
+    with one name on both sides is there once; other names that the left has too get the ``suffix``). Its key is the
+    left's key, and the right's too unless each left row has one partner at most. Null equals nothing.
+    """
+    place, what = caller(), "hr.join"
+    for side in (left, right):
+        ensure_table(what, side, place, "use hr.enrich for a stream and a table, hr.window_join for two streams")
+    if how not in _COUNTED:
+        raise wrong(f"{what} has how={how!r}.", place, f"say one of: {', '.join(_COUNTED)}")
+    pairs = on_columns(what, on, place)
+    types = wider_types(what, left.columns, right.columns, pairs, place)
+    names = _names(what, left, right, pairs, suffix, place)
+    sides = _Sides(left, right, pairs, names, types)
+    more = {names[name]: kind for name, kind in right.columns.items() if names[name] not in types}
+    columns = {**left.columns, **types, **more}
+    output = struct_of({**columns, DELETED: "boolean"})
+    key = _key(left.key, sides.right_key, tuple(pairs), how)
+
+    def make(before: bool) -> DataFrame:
+        (first, left_net), (second, right_net) = sides.frames()
+        operator = JoinTables(
+            Side(row_columns(first), left.key, left_net),
+            Side(row_columns(second), sides.right_key, right_net),
+            tuple(pairs),
+            how,
+            before,
+        )
+        return keyed({"left": Keyed(first, tuple(pairs)), "right": Keyed(second, tuple(pairs))}, operator, output)
+
+    return computed(f"join of {left.name} and {right.name}", key, columns, make)
+
+
+def _names(what: str, left: Table, right: Table, pairs: Mapping[str, str], suffix: str, place: Place) -> dict[str, str]:
+    """What the right's columns are called in the result."""
+    shared = {name for name, other in pairs.items() if name == other}
+    names = {n: f"{n}{suffix}" if n in left.columns and n not in shared else n for n in right.columns}
+    taken = [*left.columns, *(name for other, name in names.items() if other not in shared)]
+    for name in taken:
+        if taken.count(name) > 1:
+            raise wrong(f"{what} has two columns {name!r}.", place, "say another suffix=")
+    return names
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """Both tables, as the operator takes them: the right's columns under their names in the result, and its columns of
+    ``on`` also under the left's names."""
+
+    left: Table
+    right: Table
+    pairs: Mapping[str, str]
+    names: Mapping[str, str]
+    types: Mapping[str, str]
+
+    @property
+    def right_key(self) -> tuple[str, ...]:
+        same = {other: mine for mine, other in self.pairs.items()}
+        return tuple(same.get(name, self.names[name]) for name in self.right.key)
+
+    def frames(self) -> tuple[tuple[DataFrame, bool], tuple[DataFrame, bool]]:
+        """The changes of each, known in the bucket where a row was too; and whether they are net."""
+        from pyspark.sql import functions as F
+
+        mine = {name: F.col(f"`{name}`") for name in self.left.columns}
+        mine |= {name: mine[name].cast(kind) for name, kind in self.types.items()}
+        others = {self.names[name]: F.col(f"`{name}`") for name in self.right.columns}
+        others |= {name: F.col(f"`{self.pairs[name]}`").cast(kind) for name, kind in self.types.items()}
+        found = []
+        for table, columns, key in ((self.left, mine, self.left.key), (self.right, others, self.right_key)):
+            stays = set(self.pairs) <= set(key)
+            changes = table.changes if stays else table.pairs
+            frame = changes.select(*(column.alias(name) for name, column in columns.items()), DELETED)
+            if stays or table.net:
+                found.append((frame, table.net))
+            else:
+                found.append((with_before(frame, key, self.pairs), True))
+        return found[0], found[1]
+
+
+def _key(left: tuple[str, ...], right: tuple[str, ...], on: tuple[str, ...], how: str) -> tuple[str, ...]:
+    """What tells rows of a join apart. If each left row has one partner at most, that is the left key."""
+    if how == "full":
+        return tuple(dict.fromkeys((*left, *right)))
+    one_partner = set(right) <= set(on)
+    return (*left, *(() if one_partner else (name for name in right if name not in (*on, *left))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +171,13 @@ class JoinTables:
     left: Side
     right: Side
     on: tuple[str, ...]
-    how: How = "inner"
+    how: str = "inner"
     before: bool = False
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What tells rows of the result apart. If each left row has one match at most, that is the left key."""
-        if self.how == "full":
-            return tuple(dict.fromkeys((*self.left.key, *self.right.key)))
-        one_match = set(self.right.key) <= set(self.on)
-        return (*self.left.key, *(() if one_match else (name for name in self.right.key if name not in self.on)))
+        """What tells rows of the result apart."""
+        return _key(self.left.key, self.right.key, self.on, self.how)
 
     @property
     def columns(self) -> dict[str, pl.DataType]:
@@ -77,12 +189,7 @@ class JoinTables:
         """Both sides, and how many rows of a side there are where the other side needs to know."""
         counted = TableType({**{name: self.left.columns[name] for name in self.on}, "rows": pl.Int64()}, self.on)
         found = {"left": TableType(self.left.columns, self.on), "right": TableType(self.right.columns, self.on)}
-        return found | {f"{name} count": counted for name in self._counted}
-
-    @property
-    def _counted(self) -> tuple[str, ...]:
-        """Sides whose missing rows show in the result."""
-        return {"inner": (), "left": ("right",), "full": ("left", "right")}[self.how]
+        return found | {f"{name} count": counted for name in _COUNTED[self.how]}
 
     def step(self, state: State, delta: Mapping[str, pl.DataFrame], watermark_us: int | None) -> Step:
         """One batch."""
@@ -97,7 +204,7 @@ class JoinTables:
             for name, (gone_rows, new_rows) in moved.items()
         }
         for other, own, opposite in (("right", left, right), ("left", right, left)):
-            if other in self._counted:
+            if other in _COUNTED[self.how]:
                 counts, changes[f"{other} count"] = self._count(state, other, opposite)
                 gone.append(self._alone(own.gone, opposite.before, own.staying, counts, OLD + "rows"))
                 new.append(self._alone(own.new, opposite.after, own.staying, counts, "rows"))
@@ -116,7 +223,7 @@ class JoinTables:
         return found.select(*self.columns)
 
     def _count(self, state: State, name: str, rows: _Rows) -> tuple[pl.DataFrame, Changes]:
-        """For the join columns that change: how many rows a side has now and had before; and the change of the table."""
+        """For the join columns that change: how many rows a side has now and had; and the change of the table."""
         signed = [
             part.select(*self.on, pl.lit(sign, pl.Int64).alias("by")) for part, sign in ((rows.gone, -1), (rows.new, 1))
         ]

@@ -71,18 +71,21 @@ def needed_columns(spark: SparkSession, build: Callable[[DataFrame], DataFrame],
     ``build`` makes the query's result from its input.
     """
     context = spark.sparkContext
-    relation = spark.createDataFrame(context.emptyRDD(), schema)
-    ours = {attribute.exprId().id(): attribute.name() for attribute in _each(relation._jdf.logicalPlan().output())}
+    relation: Any = spark.createDataFrame(context.emptyRDD(), schema)
+    rows = relation._jdf.logicalPlan().rdd().id()
     result: Any = build(relation)
     plan = result._jdf.queryExecution().optimizedPlan()
     kept = {attribute.exprId().id() for attribute in _each(plan.output().toList())}
+    ours: dict[int, str] = {}
     waiting = [plan]
     while waiting:
         node = waiting.pop()
         kept |= {attribute.exprId().id() for attribute in _each(node.references().toSeq())}
+        if node.nodeName() == "LogicalRDD" and node.rdd().id() == rows:  # several times, if it is joined with itself
+            ours |= {attribute.exprId().id(): attribute.name() for attribute in _each(node.output())}
         waiting += _each(node.children())
-    names = tuple(name for identity, name in ours.items() if identity in kept)
-    return names or tuple(relation.columns[:1])
+    needed = {name for identity, name in ours.items() if identity in kept}
+    return tuple(name for name in relation.columns if name in needed) or tuple(relation.columns[:1])
 
 
 def _each(found: Any) -> list[Any]:

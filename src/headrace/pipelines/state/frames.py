@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
-__all__ = ["Keyed", "bucket_of", "has_watermark", "keyed", "polars_schema"]
+__all__ = ["WATERMARK", "Keyed", "bucket_of", "has_watermark", "keyed", "polars_schema"]
 
 WATERMARK = "spark.watermarkDelayMs"
 """Spark's mark on a column that a watermark is kept of."""
@@ -60,7 +60,7 @@ def keyed(
         processor, "rows binary", "append", "eventtime" if timed else "none", initialState=seed
     )
     result = stepped.mapInArrow(unpacker(to_arrow_schema(output, timezone="UTC")), output)
-    if event_time is None or not timed:
+    if event_time is None or (result.isStreaming and not timed):
         return result
     return result.withColumn(event_time, F.col(f"`{event_time}`").alias(event_time, metadata={WATERMARK: 0}))
 

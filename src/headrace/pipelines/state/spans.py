@@ -52,10 +52,12 @@ class InOrder:
 
 def in_order(keys: NDArray[np.int64], times: NDArray[np.int64]) -> InOrder:
     """The order of rows by key and time."""
-    distinct = np.unique(times)
-    places = keys * (len(distinct) + 1) + np.searchsorted(distinct, times)
-    order = np.argsort(places, kind="stable")
-    return InOrder(order, places[order], distinct)
+    by_time = np.argsort(times, kind="stable")
+    places = np.empty(len(times), np.int64)
+    places[by_time] = np.arange(len(times))
+    places += keys * (len(times) + 1)
+    order = np.argsort(places)
+    return InOrder(order, places[order], times[by_time])
 
 
 def members(first: NDArray[np.int64], last: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
