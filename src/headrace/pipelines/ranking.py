@@ -6,7 +6,7 @@ go, it is all rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -32,11 +32,11 @@ from headrace.pipelines.table import Table, computed
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["RANK", "Order", "Ranking", "TableRanking", "latest", "top"]
+__all__ = ["RANK", "ROWS", "Order", "Ranking", "TableRanking", "latest", "top"]
 
 RANK = "rank"
 _ARRIVAL = "_arrival"
-_ROWS = "_rows"
+ROWS = "_rows"
 
 
 def top(rows: DataFrame | Table, n: int, *, by: str | Iterable[str], order: str | Iterable[str]) -> Table:
@@ -225,7 +225,7 @@ class TableRanking(_Ordered):
     @property
     def tables(self) -> Mapping[str, TableType]:
         """All rows; the front of each group; how many rows a group has."""
-        sizes = {**{name: self.columns[name] for name in self.by}, _ROWS: pl.Int64()}
+        sizes = {**{name: self.columns[name] for name in self.by}, ROWS: pl.Int64()}
         return {
             "rows": TableType(self.columns, self.key),
             "front": TableType(self.columns, self.by),
@@ -239,10 +239,10 @@ class TableRanking(_Ordered):
             return Step()
         sizes, sizes_change = self._sizes(state, new, gone)
         front = state["front"].lookup(sizes)
-        now = self._front(state, front, new, gone, sizes)
+        now = self.new_front(lambda groups: _staying(state, groups, gone, self.by), front, new, gone, sizes)
         changes = {
             "rows": Changes(new, gone[ID]),
-            "front": Changes(now.filter(pl.col(ID).is_null()).select(*self.columns), _missing(front, now)),
+            "front": self.front_changes(front, now),
             "sizes": sizes_change,
         }
         return Step(self._output(front, now), changes)
@@ -262,30 +262,45 @@ class TableRanking(_Ordered):
         signed = [part.select(*self.by, pl.lit(sign, pl.Int64).alias("more")) for part, sign in ((new, 1), (gone, -1))]
         more = pl.concat(signed).group_by(self.by, maintain_order=True).agg(pl.col("more").sum())
         both = matching(more, state["sizes"].lookup(more), self.by)
-        both = both.with_columns(pl.col(OLD + _ROWS).fill_null(0))
-        both = both.with_columns((pl.col(OLD + _ROWS) + pl.col("more")).alias(_ROWS))
-        kept = both.filter(pl.col(_ROWS) > 0).select(*self.by, _ROWS)
+        both = both.with_columns(pl.col(OLD + ROWS).fill_null(0))
+        both = both.with_columns((pl.col(OLD + ROWS) + pl.col("more")).alias(ROWS))
+        kept = both.filter(pl.col(ROWS) > 0).select(*self.by, ROWS)
         return both, Changes(kept, both[OLD + ID].drop_nulls())
 
-    def _front(
-        self, state: State, front: pl.DataFrame, new: pl.DataFrame, gone: pl.DataFrame, sizes: pl.DataFrame
+    def front_changes(self, old: pl.DataFrame, now: pl.DataFrame) -> Changes:
+        """What becomes of the front's table."""
+        came = now.filter(pl.col(ID).is_null()).select(*self.columns)
+        return Changes(came, old.join(now, on=ID, how="anti")[ID])
+
+    def first_rows(self, front: pl.DataFrame) -> pl.DataFrame:
+        """The rows that were asked for."""
+        return self._in_order(front).filter(self._first)
+
+    def new_front(
+        self,
+        staying_in: Callable[[pl.DataFrame], pl.DataFrame],
+        front: pl.DataFrame,
+        new: pl.DataFrame,
+        gone: pl.DataFrame,
+        sizes: pl.DataFrame,
     ) -> pl.DataFrame:
-        """The front as it is now; rows that were not in it have no id."""
-        groups = sizes.select(*self.by, _ROWS, OLD + _ROWS)
+        """The front as it is now; rows that were not in it have no id. ``staying_in`` gives the rows of groups but for
+        those that come and go; ``sizes`` are how many rows each group has and had."""
+        groups = sizes.select(*self.by, ROWS, OLD + ROWS)
         ranked = self._in_order(pl.concat([front, _without_id(new)]))
         lasts = ranked.filter(pl.col(ID).is_not_null()).group_by(self.by)
         known = lasts.agg(pl.col(RANK).max().alias("_last"), pl.len().alias("_known"))
         ranked = _beside(_beside(ranked, groups, self.by), known, self.by)
-        whole = pl.col("_known").fill_null(0) == pl.col(OLD + _ROWS)
+        whole = pl.col("_known").fill_null(0) == pl.col(OLD + ROWS)
         ranked = ranked.filter(whole | (pl.col(RANK) <= pl.col("_last")))
         went = ranked.join(gone, on=self.key, how="semi", nulls_equal=True).filter(pl.col(ID).is_not_null())
         staying = ranked.join(went, on=ID, how="anti").select(ID, *self.columns)
         left = _beside(groups, staying.group_by(self.by).agg(pl.len().alias("_left")), self.by)
-        few = left.filter(pl.col("_left").fill_null(0) < pl.min_horizontal(pl.lit(self.first), _ROWS))
+        few = left.filter(pl.col("_left").fill_null(0) < pl.min_horizontal(pl.lit(self.first), ROWS))
         many = left.filter(pl.col("_left") > self.first + 2 * self.spare)
         if few.is_empty() and many.is_empty():
             return staying
-        everything = state["rows"].lookup(few, self.by).join(gone, on=ID, how="anti").select(*self.columns)
+        everything = staying_in(few).select(*self.columns)
         fresh = new.join(few, on=self.by, how="semi", nulls_equal=True)
         again = _without_id(pl.concat([everything, fresh]))
         large = staying.join(many, on=self.by, how="semi", nulls_equal=True)
@@ -298,9 +313,8 @@ def _without_id(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.select(pl.lit(None, pl.UInt64).alias(ID), pl.all())
 
 
-def _missing(old: pl.DataFrame, now: pl.DataFrame) -> pl.Series:
-    """The ids that are not there any more."""
-    return old.join(now, on=ID, how="anti")[ID]
+def _staying(state: State, groups: pl.DataFrame, gone: pl.DataFrame, by: tuple[str, ...]) -> pl.DataFrame:
+    return state["rows"].lookup(groups, by).join(gone, on=ID, how="anti")
 
 
 def _beside(left: pl.DataFrame, right: pl.DataFrame, by: tuple[str, ...]) -> pl.DataFrame:
