@@ -10,6 +10,7 @@ others do not do either (writing the result to a topic, the view's store) is not
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from benchmarks.nexmark.answers import serve
 from benchmarks.nexmark.apps import APPS
 from benchmarks.nexmark.spark_plain import BATCH, write
 from headrace.pipelines.building import Building
-from headrace.pipelines.plan import Input, built, planned, sources
+from headrace.pipelines.plan import Input, built, planned, sources, with_event_time
 from headrace.pipelines.source import SourceOptions, needed_columns, read_stream
 from headrace.pipelines.spark import start_spark
 
@@ -40,13 +41,15 @@ class HeadraceApps:
         self.runs += 1
         app, plan = self.planned[query]
         inputs = {name: replace(one, topic=topic) for name, one in sources(app, {}, {}).items()}
+        known = Building(plan.query.id, bootstrap=self.bootstrap)
 
-        def result(read: DataFrame | None) -> DataFrame:
-            known = Building(plan.query.id, bootstrap=self.bootstrap)
-            return built(self.spark, plan.query, inputs, lambda one: read or self._read(one, columns), known).frame
+        def result(read: Callable[[Input], DataFrame]) -> DataFrame:
+            return built(self.spark, plan.query, inputs, read, known).frame
 
-        columns = needed_columns(self.spark, result, inputs["events"].schema)
-        write(result(None), query, plan.output_mode, self.folder)
+        columns = needed_columns(
+            self.spark, lambda frame: result(lambda one: with_event_time(frame, one)), inputs["events"].schema
+        )
+        write(result(lambda one: self._read(one, columns)), query, plan.output_mode, self.folder)
 
     def _read(self, one: Input, columns: tuple[str, ...]) -> DataFrame:
         times = one.event_time
