@@ -60,7 +60,7 @@ class Plain:
 def test_timelines_follow_posts_deletions_follows_and_unfollows_over_crashes(tmp_path: Path) -> None:
     plain = Plain(7)
     with AppUnderTest(load_app(str(EXAMPLE)), tmp_path) as run:
-        for crash in ([], [Crash("before-commit")], [Crash()]):
+        for crash in ([], [Crash()]):
             run.send("follows", *(plain.follow() for _ in range(12)), *crash)
             run.send("tweets", *(plain.tweet(plain.chance.randrange(12)) for _ in range(12)))
             key = ("follower", "id")
