@@ -164,3 +164,21 @@ def test_a_mistake_in_an_operator_is_told_with_its_line(tmp_path: Path) -> None:
             planned(shared_spark(), app)
         assert caught.value.detail is not None
         assert caught.value.detail.startswith(f"{__file__}, line ")
+
+
+def test_groups_of_a_table_may_be_computed_and_types_are_known_before_anything_runs() -> None:
+    app = hr.App("shop")
+    app.table("orders", ORDERS, key="id")
+
+    @app.view(key="size")
+    def sizes(orders):  # type: ignore[no-untyped-def]
+        size = F.floor("amount").alias("size")
+        return hr.aggregate(orders, by=size, n=hr.count(), most=hr.max("id", where="customer > 1"), mean=hr.avg("id"))
+
+    columns = planned(shared_spark(), app)["sizes"].columns
+    assert [(one.name, one.type) for one in columns] == [
+        ("size", "bigint"),
+        ("n", "bigint"),
+        ("most", "bigint"),
+        ("mean", "double"),
+    ]

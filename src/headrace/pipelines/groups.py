@@ -146,7 +146,7 @@ class _Taken:
         columns = row_columns(frame)
         watch = Before(columns, key, tuple(name for name in columns if name not in key))
         groups = self._groups(frame, retracts=True, before=before)
-        if set(self.by.values()) <= set(rows.key):
+        if all(isinstance(one, str) and one in rows.key for one in self.by.values()):
             return frame, Fused(watch, groups)
         return keyed({"rows": Keyed(frame, key)}, watch, frame.schema), groups
 
