@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,16 +31,62 @@ def peak_mb(pid: int) -> float:
 
 def cpu_seconds(pid: int) -> float:
     """Of a process and its descendants, those that have ended and were waited for included."""
-    total = 0
-    for one in family(pid):
-        with suppress(FileNotFoundError, ProcessLookupError):
-            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
-            total += sum(map(int, fields[11:15]))
-    return total / TICK
+    return sum(_ticks(pid, ended=True).values()) / TICK
 
 
 def open_files(pid: int) -> int:
     return sum(len(os.listdir(f"/proc/{one}/fd")) for one in family(pid))
+
+
+class Others:
+    """How much of the machine's processor time others use while a block runs: a figure is worth little if that is much.
+
+    Looks at all that this process has started, twice a second, and at what the machine has used in all."""
+
+    def __init__(self) -> None:
+        self._ours = self._busy = 0
+        self._began = 0.0
+        self._seen: dict[int, int] = {}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Others:
+        self._seen = _ticks(os.getpid())
+        self._began, self._busy = time.monotonic(), _busy_ticks()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    @property
+    def percent(self) -> float:
+        """Of all processors, since the block began."""
+        there = (time.monotonic() - self._began) * TICK * (os.cpu_count() or 1)
+        return 100 * max(0, _busy_ticks() - self._busy - self._ours) / there
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.5):
+            found = _ticks(os.getpid())
+            self._ours += sum(ticks - self._seen.get(pid, 0) for pid, ticks in found.items())
+            self._seen = found
+
+
+def _ticks(pid: int, *, ended: bool = False) -> dict[int, int]:
+    """Processor time of a process and each of its descendants; and of ended children, if asked."""
+    found = {}
+    for one in family(pid):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+            found[one] = sum(map(int, fields[11 : 15 if ended else 13]))
+    return found
+
+
+def _busy_ticks() -> int:
+    """Processor time that the machine has used: all but idle and waiting for disks."""
+    user, nice, system, _, _, *rest = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:])
+    return user + nice + system + sum(rest[:3])
 
 
 def _status(pid: int, name: str) -> int:

@@ -1,10 +1,12 @@
 """One run of one engine in a process of its own, for ``bench_pipelines``: plain PySpark, or Headrace's source in Spark.
 
-    python -m benchmarks.pipeline_engines decode headrace|spark BOOTSTRAP DATA TOPIC BATCH FOLDER
-    python -m benchmarks.pipeline_engines view   spark          BOOTSTRAP DATA TOPIC BATCH FOLDER
+    python -m benchmarks.pipeline_engines decode headrace|spark BOOTSTRAP DATA TOPIC FOLDER
+    python -m benchmarks.pipeline_engines view   spark          BOOTSTRAP DATA TOPIC FOLDER
 
 ``decode`` reads what is there into no sink and prints its figures as JSON. ``view`` runs until it is killed: windows of
-a minute by region, upserted into FOLDER/view.sqlite.
+a minute by region, upserted into FOLDER/view.sqlite. Plain PySpark gets the settings of Headrace's sessions (which
+help it too: quick checkpoint files, as many shuffle partitions as there are processors), but Spark's own state store,
+which keeps small state in memory, and batches that begin as soon as the one before is done.
 """
 
 from __future__ import annotations
@@ -28,15 +30,22 @@ if TYPE_CHECKING:
 
 SCHEMA = "order_id string, customer_id long, amount double, region string, ordered_at timestamp, note string"
 LATENESS = "10 seconds"
+BATCH = 500_000
+"""Records per batch: what ``headrace run`` takes if nobody says otherwise."""
 JARS = ROOT / ".tools" / "spark-kafka"
+
+
+STATE = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 
 
 def session(folder: Path) -> SparkSession:
     jars = ",".join(str(jar) for jar in sorted(JARS.glob("*.jar")))
-    return start_spark("bench", folder / "spark", "local[2]", {"spark.jars": jars, "spark.driver.memory": "2g"})
+    settings = {"spark.jars": jars, "spark.driver.memory": "2g"}
+    settings["spark.sql.streaming.stateStore.providerClass"] = STATE
+    return start_spark("bench", folder / "spark", "local[2]", settings)
 
 
-def plain_stream(spark: SparkSession, bootstrap: str, topic: str, batch: int) -> DataFrame:
+def plain_stream(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
     from pyspark.sql import functions as F
 
     raw = (
@@ -44,24 +53,24 @@ def plain_stream(spark: SparkSession, bootstrap: str, topic: str, batch: int) ->
         .option("kafka.bootstrap.servers", bootstrap)
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", batch)
+        .option("maxOffsetsPerTrigger", BATCH)
         .load()
     )
     return raw.select(F.from_json(F.col("value").cast("string"), SCHEMA).alias("row")).select("row.*")
 
 
-def headrace_stream(spark: SparkSession, bootstrap: str, data: str, topic: str, batch: int) -> DataFrame:
-    options = SourceOptions(bootstrap, topic, "bench.decode", SCHEMA, data=data, max_records_per_trigger=batch)
+def headrace_stream(spark: SparkSession, bootstrap: str, data: str, topic: str) -> DataFrame:
+    options = SourceOptions(bootstrap, topic, "bench.decode", SCHEMA, data=data, max_records_per_trigger=BATCH)
     return read_stream(spark, options)
 
 
-def decode(engine: str, bootstrap: str, data: str, topic: str, batch: int, folder: Path) -> dict[str, float]:
+def decode(engine: str, bootstrap: str, data: str, topic: str, folder: Path) -> dict[str, float]:
     """Rows per second and per second of processor time, from the second batch on: the first warms up."""
     spark = session(folder)
     if engine == "spark":
-        frame = plain_stream(spark, bootstrap, topic, batch)
+        frame = plain_stream(spark, bootstrap, topic)
     else:
-        frame = headrace_stream(spark, bootstrap, data, topic, batch)
+        frame = headrace_stream(spark, bootstrap, data, topic)
     writer = frame.writeStream.format("noop").option("checkpointLocation", str(folder / "checkpoint"))
     query = writer.trigger(availableNow=True).start()
     marks: dict[int, tuple[float, float, int]] = {}
@@ -73,18 +82,18 @@ def decode(engine: str, bootstrap: str, data: str, topic: str, batch: int, folde
     query.awaitTermination()
     spark.stop()
     if len(marks) < 3:
-        raise SystemExit("too few batches: say a smaller batch or more records")
+        raise SystemExit(f"too few batches of {BATCH:,} records: say more records")
     (first, first_cpu, _), *_, (last, last_cpu, _) = marks.values()
     rows = sum(one[2] for one in list(marks.values())[1:])
     return {"rows_per_s": rows / (last - first), "rows_per_cpu_s": rows / (last_cpu - first_cpu)}
 
 
-def plain_view(bootstrap: str, topic: str, batch: int, folder: Path) -> None:
+def plain_view(bootstrap: str, topic: str, folder: Path) -> None:
     """What one would write without Headrace: foreachBatch, upserts into SQLite."""
     from pyspark.sql import functions as F
 
     spark = session(folder)
-    frame = plain_stream(spark, bootstrap, topic, batch).withWatermark("ordered_at", LATENESS)
+    frame = plain_stream(spark, bootstrap, topic).withWatermark("ordered_at", LATENESS)
     counted = frame.groupBy(F.window("ordered_at", "1 minute").alias("minute"), "region").agg(
         F.count("*").alias("n"), F.sum("amount").alias("revenue")
     )
@@ -108,11 +117,11 @@ def plain_view(bootstrap: str, topic: str, batch: int, folder: Path) -> None:
 
 
 def main() -> None:
-    case, engine, bootstrap, data, topic, batch, folder = sys.argv[1:]
+    case, engine, bootstrap, data, topic, folder = sys.argv[1:]
     if case == "decode":
-        print(json.dumps(decode(engine, bootstrap, data, topic, int(batch), Path(folder))), flush=True)
+        print(json.dumps(decode(engine, bootstrap, data, topic, Path(folder))), flush=True)
     else:
-        plain_view(bootstrap, topic, int(batch), Path(folder))
+        plain_view(bootstrap, topic, Path(folder))
 
 
 if __name__ == "__main__":

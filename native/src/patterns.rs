@@ -11,7 +11,7 @@ use crate::json::array;
 
 pyo3::create_exception!(headrace._kernel, TooManyMatches, PyValueError);
 
-type Found = (ArrowBatch, ArrowBatch, ArrowBatch, ArrowBatch);
+type Found = (ArrowBatch, ArrowBatch, ArrowBatch, ArrowBatch, ArrowBatch);
 
 #[pyfunction]
 pub fn match_rows(
@@ -33,6 +33,7 @@ pub fn match_rows(
     Ok((
         ArrowBatch(found.outcomes),
         ArrowBatch(found.kept),
+        ArrowBatch(found.progress),
         ArrowBatch(found.dead),
         ArrowBatch(found.late),
     ))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from headrace.pipelines.joins.enrich import enrich
     from headrace.pipelines.joins.tables import join
     from headrace.pipelines.joins.window_join import window_join
+    from headrace.pipelines.patterns.match import match, match_recognize
     from headrace.pipelines.ranking import latest, top
     from headrace.pipelines.sliding import sliding
     from headrace.pipelines.state.own import operator
@@ -46,6 +47,8 @@ __all__ = [
     "join",
     "last",
     "latest",
+    "match",
+    "match_recognize",
     "max",
     "min",
     "operator",
@@ -75,6 +78,8 @@ _HOMES = {
     "join": "headrace.pipelines.joins.tables",
     "last": "headrace.pipelines.aggregates",
     "latest": "headrace.pipelines.ranking",
+    "match": "headrace.pipelines.patterns.match",
+    "match_recognize": "headrace.pipelines.patterns.match",
     "max": "headrace.pipelines.aggregates",
     "min": "headrace.pipelines.aggregates",
     "operator": "headrace.pipelines.state.own",

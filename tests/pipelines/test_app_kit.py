@@ -127,23 +127,6 @@ def test_views_read_derived_streams_and_the_changes_of_views(shop: hr.App, tmp_p
         assert run.view("seen") == [{"customer_id": 2, "count": 1}]
 
 
-def test_a_session_is_a_row_once_it_is_over(tmp_path: Path) -> None:
-    app = hr.App("visits")
-    app.stream("orders", ORDERS, event_time="ordered_at")
-
-    @app.view(key=["visit", "customer_id"])
-    def visits(orders):  # type: ignore[no-untyped-def]
-        return orders.groupBy(hr.session("30 seconds").alias("visit"), "customer_id").count()
-
-    with AppUnderTest(app, tmp_path) as run:
-        run.send("orders", order(1, 0), order(2, 20))
-        assert run.view("visits") == []
-        run.send("orders", order(3, 120))
-        assert run.view("visits") == [
-            {"visit": at(0), "visit_end": at(50), "customer_id": 1, "count": 2, "final": True}
-        ]
-
-
 def changed(factor: int) -> hr.App:
     app = hr.App("shop")
     app.stream("orders", ORDERS, event_time="ordered_at")

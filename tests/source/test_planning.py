@@ -67,6 +67,20 @@ def test_a_limited_batch_is_cut_at_one_time_in_all_partitions(data: st.DataObjec
     assert position == ends
 
 
+def test_of_records_that_came_evenly_a_batch_that_fits_is_found_at_once() -> None:
+    log = range(1_790_000_000_000, 1_790_000_300_000, 3)
+    asked = []
+
+    def offset_at(at: int) -> dict[int, int]:
+        asked.append(at)
+        return {index: bisect.bisect_left(log, at) for index in range(4)}
+
+    ends = dict.fromkeys(range(4), len(log))
+    found = fit_to_limit(dict.fromkeys(range(4), 0), ends, 40_000, (log[0], log[-1] + 1), offset_at)
+    assert 32_000 <= sum(found.values()) <= 40_000
+    assert len(set(found.values())) == len(asked) == 1
+
+
 def test_tasks_depend_on_the_ranges_alone_and_are_few_while_rows_are_few() -> None:
     small = [Range(index, 0, 10) for index in range(8)]
     assert len(tasks(small)) == 1

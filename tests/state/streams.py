@@ -35,14 +35,14 @@ def deliveries(draw: st.DrawFn, streams: Mapping[str, Rows], tables: tuple[str, 
     rows = [(name, row) for name in streams for row in streams[name]]
     jitter = draw(st.lists(st.integers(0, lateness), min_size=len(rows), max_size=len(rows)))
     arrival = [one for _, one in sorted(zip(jitter, rows, strict=True), key=lambda pair: pair[1][1][-1] + pair[0])]
-    cuts = sorted(draw(st.lists(st.integers(0, len(arrival)), max_size=6)))
+    size = draw(st.integers(1, 8))
     batches, watermark = [], None
-    for begin, end in zip([0, *cuts], [*cuts, len(arrival)], strict=True):
+    for begin in range(0, len(arrival), size):
         part: dict[str, Rows] = {name: [] for name in streams}
-        for name, row in arrival[begin:end]:
+        for name, row in arrival[begin : begin + size]:
             part[name].append(row)
         batches.append((part, watermark, draw(st.sampled_from(["stay", "other worker", "lost"]))))
-        times = [row[-1] for name, row in arrival[:end] if name not in tables]
+        times = [row[-1] for name, row in arrival[: begin + size] if name not in tables]
         watermark = max(times) - lateness - 1 if times else None
     nothing: dict[str, Rows] = {name: [] for name in streams}
     return [*batches, (nothing, watermark, "stay"), (nothing, END, "lost"), (nothing, END, "stay")]

@@ -32,7 +32,9 @@ AGGREGATES = {
 }
 NUMBER = st.none() | st.integers(-3, 3)
 FRACTION = st.sampled_from([0.1, 0.2, 0.3, 1e16, -1e16, 0.7, None])
-ROWS = st.lists(st.tuples(st.sampled_from(["a", "b", None]), NUMBER, FRACTION, st.integers(0, 40)), max_size=20)
+ROWS = st.lists(
+    st.tuples(st.sampled_from(["a", "b", None]), NUMBER, FRACTION, st.integers(0, 40)), min_size=3, max_size=20
+)
 
 
 def sliding(size: int, **aggregates: Aggregate) -> Sliding:

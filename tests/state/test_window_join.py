@@ -13,8 +13,8 @@ from headrace.pipelines.joins.window_join import Side, WindowJoin
 from tests.state.bucket import Bucket
 from tests.state.streams import AT, deliveries, run, us
 
-ROW = st.tuples(st.sampled_from(["a", "b", None]), st.integers(0, 40))
-ROWS, HOW = st.lists(ROW, max_size=14), st.sampled_from(["inner", "left", "right", "full"])
+ROW = st.tuples(st.sampled_from(["a", "a", "b", None]), st.integers(0, 40))
+ROWS, HOW = st.lists(ROW, min_size=3, max_size=12), st.sampled_from(["inner", "left", "right", "full"])
 INTERVAL = st.tuples(st.integers(-9, 9), st.integers(0, 12)).map(lambda pair: (pair[0], pair[0] + pair[1]))
 COLUMNS = {"key": pl.String(), "n": pl.Int64(), "at": AT}
 

@@ -132,9 +132,11 @@ class Cluster:
         listed = self._listed(topic, partitions, OffsetSpec.max_timestamp())
         return {index: found.timestamp if found.offset >= 0 else -1 for index, found in listed.items()}
 
-    def offset_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
-        """The first offset with at least this timestamp; the last stable offset where there is none."""
-        partitions = self.partitions(topic)
+    def offset_at(self, topic: str, timestamp_ms: int, partitions: Sequence[int] | None = None) -> dict[int, int]:
+        """The first offset with at least this timestamp; the last stable offset where there is none.
+
+        Of these partitions, or of all, which takes a question more."""
+        partitions = self.partitions(topic) if partitions is None else partitions
         listed = self._listed(topic, partitions, OffsetSpec.for_timestamp(timestamp_ms))
         found = {index: one.offset for index, one in listed.items()}
         if any(offset < 0 for offset in found.values()):

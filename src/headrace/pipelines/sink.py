@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable
@@ -47,6 +48,9 @@ FINAL = "final"
 _OPEN, _CLOSED = b'"final":false}', b'"final":true}'
 _CHUNK = 50_000
 _TIMEOUT_S = 30.0
+_silent = logging.getLogger(f"{__name__}.client")  # that it was fenced is said by what it raises
+_silent.addHandler(logging.NullHandler())
+_silent.propagate = False
 
 
 class Superseded(HeadraceError):
@@ -184,6 +188,7 @@ class Sink:
                 partitioner="murmur2_random",
                 queue_buffering_max_messages=1_000_000,
                 queue_buffering_max_kbytes=1 << 20,
+                logger=_silent,
             )
         )
         self._asked(lambda: producer.init_transactions(_TIMEOUT_S), "its transactions could not be opened")

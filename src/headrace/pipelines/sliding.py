@@ -41,7 +41,7 @@ __all__ = ["Sliding", "sliding"]
 _SLOT = "~slot"
 
 
-def sliding(stream: DataFrame, size: str, *, by: str | Iterable[str] = (), **aggregates: Aggregate) -> DataFrame:
+def sliding(stream: DataFrame, size: str, /, *, by: str | Iterable[str] = (), **aggregates: Aggregate) -> DataFrame:
     """Give each event aggregates over the events of its key in the ``size`` before it, itself included.
 
     ``hr.sliding(orders, "5 minutes", by="customer_id", total=hr.sum("amount"), n=hr.count())``: the stream's columns,

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["default_settings", "start_spark"]
 
 _STREAMING = "spark.sql.streaming"
+_ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+"""Spark asks for nulls itself and stays in its columns: no need to have every access checked once more."""
 _LOG4J = """\
 status = off
 rootLogger.level = error
@@ -69,7 +71,7 @@ def start_spark(
     log4j.write_text(_LOG4J)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
-    java = f"-Xss8m -XX:+UseSerialGC -Dlog4j2.configurationFile={log4j.resolve().as_uri()}"
+    java = f"-Xss8m -XX:+UseSerialGC {_ARROW} -Dlog4j2.configurationFile={log4j.resolve().as_uri()}"
     settings = {
         **default_settings(os.cpu_count() or 1),
         "spark.driver.extraJavaOptions": java,

@@ -27,13 +27,13 @@ enum Standing {
 }
 
 impl<'a> Matcher<'a> {
-    pub fn new(program: &'a Program) -> Matcher<'a> {
+    pub fn new(program: &'a Program, rows: usize) -> Matcher<'a> {
         Matcher {
             program,
             feeder: Feeder::new(program),
             starts: Starts::new(program),
             spare: Attempt::new(program, 0),
-            output: Output::new(program),
+            output: Output::new(program, rows),
         }
     }
 

@@ -24,7 +24,6 @@ use attempt::Rows;
 use eval::{Column, each_row};
 use key::Matcher;
 pub use output::Frames;
-use output::Kept;
 use program::{NONE, Program};
 use progress::Progress;
 
@@ -50,11 +49,17 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
+/// What a row of the table is.
+const NEW: u8 = 0;
+const KEPT: u8 = 1;
+/// No row of the stream, but where matching stands in its key.
+const PROGRESS: u8 = 2;
+
 fn broken(why: impl Into<String>) -> Refused {
     Refused::Broken(why.into())
 }
 
-/// The rows of some keys. Columns: time (microseconds), kind (0 new, or as it was kept), progress, then those of the program.
+/// The rows of some keys. Columns: time (microseconds), kind, progress, then those of the program.
 struct Table {
     times: Int64Array,
     kinds: UInt8Array,
@@ -163,7 +168,7 @@ impl<'a> Step<'a> {
             watermark,
             local: Vec::new(),
             bad: vec![false; table.len()],
-            matcher: Matcher::new(program),
+            matcher: Matcher::new(program, table.len()),
             order: Vec::new(),
             waiting: Vec::new(),
             dead: Vec::new(),
@@ -194,7 +199,7 @@ impl<'a> Step<'a> {
     }
 
     fn reject(&mut self, row: usize, why: &str) {
-        if self.table.kinds.value(row) == 0 && !self.bad[row] {
+        if self.table.kinds.value(row) == NEW && !self.bad[row] {
             self.bad[row] = true;
             self.matcher.output.dead(row as u32, why);
         }
@@ -205,73 +210,84 @@ impl<'a> Step<'a> {
         let Some(&any) = places.first() else {
             return Ok(());
         };
-        let fed = self.put_in_order(places);
-        let mut progress = match places
-            .iter()
-            .find(|&&place| self.table.progress.is_valid(place as usize))
-        {
-            Some(&place) => {
-                let kept = self.table.progress.value(place as usize);
-                Progress::read(self.program, kept, fed as u32)?
-            }
+        let known = self.known_progress(places);
+        let fed_until = known.map_or(Ok(i64::MIN), Progress::fed_until)?;
+        let fed = self.put_in_order(places, fed_until);
+        let mut progress = match known {
+            Some(known) => Progress::read(self.program, known, fed as u32)?,
             None => Progress::default(),
         };
+        self.match_key(&mut progress, fed)
+            .map_err(|refused| match refused {
+                Refused::TooMany { limit, .. } => Refused::TooMany { limit, row: any },
+                other => other,
+            })?;
+        self.keep(&mut progress, any);
+        Ok(())
+    }
+
+    fn known_progress(&self, places: &[u32]) -> Option<&'a [u8]> {
+        let kinds = self.table.kinds.values();
+        let place = places
+            .iter()
+            .find(|&&place| kinds[place as usize] == PROGRESS)?;
+        let place = *place as usize;
+        self.table
+            .progress
+            .is_valid(place)
+            .then(|| self.table.progress.value(place))
+    }
+
+    fn match_key(&mut self, progress: &mut Progress, fed: usize) -> Result<(), Refused> {
+        let mut dead = std::mem::take(&mut self.dead);
+        dead.clear();
+        dead.resize(self.order.len(), false);
+        for &row in &progress.dead {
+            dead[row as usize] = true;
+        }
         let mut rows = Rows {
             columns: &self.table.columns,
             times: self.table.times.values(),
             local: &self.local,
             order: &self.order,
-            dead: std::mem::take(&mut self.dead),
+            dead,
         };
-        let done = self
-            .matcher
-            .run(&mut progress, &mut rows, fed as u32, self.watermark);
-        let dead = std::mem::take(&mut rows.dead);
-        done.map_err(|refused| match refused {
-            Refused::TooMany { limit, .. } => Refused::TooMany { limit, row: any },
-            other => other,
-        })?;
-        self.dead = dead;
-        self.keep(&progress, any);
+        self.matcher
+            .run(progress, &mut rows, fed as u32, self.watermark)?;
+        self.dead = rows.dead;
         Ok(())
     }
 
     /// Rows that were fed, then those that may be, in `order`; the rest in `waiting`. How many were fed.
-    fn put_in_order(&mut self, places: &[u32]) -> usize {
+    fn put_in_order(&mut self, places: &[u32], fed_until: i64) -> usize {
         self.order.clear();
         self.waiting.clear();
-        self.dead.clear();
         let (times, kinds) = (self.table.times.values(), self.table.kinds.values());
-        let is = |place: u32, kept: Kept| kinds[place as usize] == kept as u8;
+        let time = |place: &u32| times[*place as usize];
         for &place in places {
-            if is(place, Kept::Fed) || is(place, Kept::Dead) {
-                self.order.push(place);
-                self.dead.push(is(place, Kept::Dead));
-            } else if !is(place, Kept::Marker) && !self.bad[place as usize] {
-                self.waiting.push(place);
+            match kinds[place as usize] {
+                KEPT if time(&place) <= fed_until => self.order.push(place),
+                NEW if self.bad[place as usize] => {}
+                NEW if time(&place) <= fed_until => self.matcher.output.late(place),
+                NEW | KEPT => self.waiting.push(place),
+                _ => {}
             }
         }
         let fed = self.order.len();
-        let time = |place: &u32| times[*place as usize];
-        if !self.waiting.is_sorted_by_key(time) {
-            self.waiting.sort_by_key(time);
-        }
-        if let Some(last) = self.order.last().map(time) {
-            let late = self.waiting.partition_point(|place| time(place) < last);
-            for place in self.waiting.drain(..late) {
-                self.matcher.output.late(place);
+        for places in [&mut self.order, &mut self.waiting] {
+            if !places.is_sorted_by_key(time) {
+                places.sort_by_key(time);
             }
         }
         let ready = self
             .waiting
             .partition_point(|place| time(place) <= self.watermark);
         self.order.extend(self.waiting.drain(..ready));
-        self.dead.resize(self.order.len(), false);
         fed
     }
 
-    /// What the next step needs of this key. The first of it carries where matching stands, and when to look again.
-    fn keep(&mut self, progress: &Progress, any: u32) {
+    /// What the next step needs of this key.
+    fn keep(&mut self, progress: &mut Progress, any: u32) {
         let end = self.order.len();
         let started = progress.first_start();
         let mut first = started.map_or(end, |start| start as usize);
@@ -280,25 +296,23 @@ impl<'a> Step<'a> {
             first -= 1;
             before -= usize::from(!self.dead[first]);
         }
-        let numbered = self.program.numbered && progress.number > 0;
-        let written =
-            (started.is_some() || numbered).then(|| progress.write(self.program, first as u32));
-        let mut written = written.as_deref();
-        let mut due = self.due(progress);
         let output = &mut self.matcher.output;
-        for place in first..end {
-            let kept = if self.dead[place] {
-                Kept::Dead
-            } else {
-                Kept::Fed
-            };
-            output.keep(self.order[place], kept, written.take(), due.take());
+        for &place in self.order[first..].iter().chain(&self.waiting) {
+            output.keep(place);
         }
-        for &place in &self.waiting {
-            output.keep(place, Kept::Waiting, written.take(), due.take());
-        }
-        if written.is_some() {
-            output.keep(any, Kept::Marker, written, None);
+        let numbered = self.program.numbered && progress.number > 0;
+        let written = (first < end || numbered).then(|| {
+            progress.fed_until = progress.fed_until.max(self.watermark);
+            progress.dead.clear();
+            let dead = |row: &u32| self.dead[*row as usize];
+            progress
+                .dead
+                .extend((first as u32..end as u32).filter(dead));
+            progress.write(self.program, first as u32)
+        });
+        let due = self.due(progress);
+        if written.is_some() || due.is_some() {
+            self.matcher.output.progress(any, written.as_deref(), due);
         }
     }
 

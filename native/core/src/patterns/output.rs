@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use arrow_array::builder::{
-    BinaryBuilder, BooleanBuilder, Float64Builder, Int64Builder, LargeStringBuilder, ListBuilder,
-    StringBuilder, UInt8Builder, UInt16Builder, UInt32Builder,
+    BooleanBuilder, Float64Builder, Int64Builder, LargeBinaryBuilder, LargeStringBuilder,
+    ListBuilder, StringBuilder, UInt8Builder, UInt16Builder, UInt32Builder,
 };
-use arrow_array::{ArrayRef, StructArray};
+use arrow_array::{ArrayRef, BooleanArray, StructArray};
 use arrow_schema::{DataType, Field};
 
 use super::attempt::{Nodes, Rows, measure};
@@ -20,20 +20,6 @@ pub enum Told {
     Match = 0,
     Timeout = 1,
     Partial = 2,
-}
-
-/// What is kept of a row until the next step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Kept {
-    /// After the watermark.
-    Waiting = 1,
-    /// Was given to the attempts.
-    Fed = 2,
-    /// A condition failed on it, but an attempt that did not ask holds it.
-    Dead = 3,
-    /// No row: only where matching stands.
-    Marker = 4,
 }
 
 enum Measured {
@@ -86,10 +72,10 @@ pub struct Output {
     measured: Vec<Measured>,
     taken: ListBuilder<UInt32Builder>,
     taken_for: ListBuilder<UInt16Builder>,
-    kept_rows: UInt32Builder,
-    kept_as: UInt8Builder,
-    kept_progress: BinaryBuilder,
-    kept_due: Int64Builder,
+    kept: Vec<bool>,
+    progress_rows: UInt32Builder,
+    progress: LargeBinaryBuilder,
+    progress_due: Int64Builder,
     dead_rows: UInt32Builder,
     dead_reasons: StringBuilder,
     late_rows: UInt32Builder,
@@ -99,12 +85,13 @@ pub struct Output {
 pub struct Frames {
     pub outcomes: StructArray,
     pub kept: StructArray,
+    pub progress: StructArray,
     pub dead: StructArray,
     pub late: StructArray,
 }
 
 impl Output {
-    pub fn new(program: &Program) -> Output {
+    pub fn new(program: &Program, rows: usize) -> Output {
         let measured = program
             .measures
             .iter()
@@ -118,10 +105,10 @@ impl Output {
             measured,
             taken: ListBuilder::new(UInt32Builder::new()),
             taken_for: ListBuilder::new(UInt16Builder::new()),
-            kept_rows: UInt32Builder::new(),
-            kept_as: UInt8Builder::new(),
-            kept_progress: BinaryBuilder::new(),
-            kept_due: Int64Builder::new(),
+            kept: vec![false; rows],
+            progress_rows: UInt32Builder::new(),
+            progress: LargeBinaryBuilder::new(),
+            progress_due: Int64Builder::new(),
             dead_rows: UInt32Builder::new(),
             dead_reasons: StringBuilder::new(),
             late_rows: UInt32Builder::new(),
@@ -179,11 +166,15 @@ impl Output {
         self.late_rows.append_value(row);
     }
 
-    pub fn keep(&mut self, row: u32, kept: Kept, progress: Option<&[u8]>, due: Option<i64>) {
-        self.kept_rows.append_value(row);
-        self.kept_as.append_value(kept as u8);
-        self.kept_progress.append_option(progress);
-        self.kept_due.append_option(due);
+    pub fn keep(&mut self, row: u32) {
+        self.kept[row as usize] = true;
+    }
+
+    /// Where matching stands in the key that a row is of, and when to look at it again.
+    pub fn progress(&mut self, row: u32, progress: Option<&[u8]>, due: Option<i64>) {
+        self.progress_rows.append_value(row);
+        self.progress.append_option(progress);
+        self.progress_due.append_option(due);
     }
 
     pub fn finish(mut self) -> Frames {
@@ -200,11 +191,14 @@ impl Output {
         }
         Frames {
             outcomes: frame(outcomes),
-            kept: frame(vec![
-                ("row".into(), Arc::new(self.kept_rows.finish())),
-                ("kind".into(), Arc::new(self.kept_as.finish())),
-                ("progress".into(), Arc::new(self.kept_progress.finish())),
-                ("due".into(), Arc::new(self.kept_due.finish())),
+            kept: frame(vec![(
+                "kept".into(),
+                Arc::new(BooleanArray::from(self.kept)),
+            )]),
+            progress: frame(vec![
+                ("row".into(), Arc::new(self.progress_rows.finish())),
+                ("progress".into(), Arc::new(self.progress.finish())),
+                ("due".into(), Arc::new(self.progress_due.finish())),
             ]),
             dead: frame(vec![
                 ("row".into(), Arc::new(self.dead_rows.finish())),

@@ -25,14 +25,31 @@ pub struct Decided {
     pub told: Told,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Progress {
+    /// All rows up to this time were given to the attempts.
+    pub fed_until: i64,
+    /// Of the rows that are kept and fed, those that a condition failed on.
+    pub dead: Vec<u32>,
     /// How many matches were told.
     pub number: i64,
     pub attempts: Vec<Attempt>,
     pub groups: Vec<Group>,
     /// Starts that are decided, and wait for earlier ones.
     pub decided: BTreeMap<u32, Decided>,
+}
+
+impl Default for Progress {
+    fn default() -> Progress {
+        Progress {
+            fed_until: i64::MIN,
+            dead: Vec::new(),
+            number: 0,
+            attempts: Vec::new(),
+            groups: Vec::new(),
+            decided: BTreeMap::new(),
+        }
+    }
 }
 
 impl Progress {
@@ -58,8 +75,13 @@ impl Progress {
         let mut out = Vec::new();
         let mut word = |word: u32| out.extend_from_slice(&word.to_le_bytes());
         let row = |row: u32| if row == NONE { NONE } else { row - first };
-        word(self.number as u32);
-        word((self.number >> 32) as u32);
+        for long in [self.fed_until, self.number] {
+            word(long as u32);
+            word((long >> 32) as u32);
+        }
+        let dead = self.dead.iter().filter(|&&dead| dead >= first);
+        word(dead.clone().count() as u32);
+        dead.for_each(|&dead| word(row(dead)));
         word(self.groups.len() as u32);
         for group in &self.groups {
             word(row(group.candidate));
@@ -81,10 +103,16 @@ impl Progress {
         out
     }
 
-    /// What `write` wrote; `first` is where those rows are now.
+    /// Up to when the rows of a key were fed, of what `write` wrote.
+    pub fn fed_until(data: &[u8]) -> Result<i64, Refused> {
+        Reader { data, rows: 0 }.long()
+    }
+
+    /// What `write` wrote for so many rows.
     pub fn read(program: &Program, data: &[u8], rows: u32) -> Result<Progress, Refused> {
         let mut reader = Reader { data, rows };
-        let number = i64::from(reader.word()?) | (i64::from(reader.word()?) << 32);
+        let (fed_until, number) = (reader.long()?, reader.long()?);
+        let dead = reader.list(Reader::row)?;
         let groups = reader.list(|r| {
             Ok(Group {
                 candidate: r.maybe_row()?,
@@ -106,6 +134,8 @@ impl Progress {
             return Err(damaged());
         }
         Ok(Progress {
+            fed_until,
+            dead,
             number,
             attempts,
             groups,

@@ -127,14 +127,15 @@ def _ensure_time(what: str, as_of: str, stream: DataFrame, place: Place) -> None
 
 def _names(what: str, stream: DataFrame, versions: DataFrame, table: Table, place: Place) -> dict[str, str]:
     """What the table's columns are called in the result."""
-    taken, names = set(stream.columns), {}
+    taken, names = {name.lower() for name in stream.columns}, {}
     for name in versions.columns:
         if name not in (*table.key, DELETED, TIME, VERSION):
-            names[name] = f"{table.name}_{name}" if name in taken else name
+            names[name] = f"{table.name}_{name}" if name.lower() in taken else name
     names[VERSION] = f"{table.name}_version"
-    for name in (found := list(names.values())):
-        if name in taken or found.count(name) > 1:
+    for name in names.values():
+        if name.lower() in taken:
             raise wrong(f"{what} has two columns {name!r}.", place, "rename one of the stream's (withColumnRenamed)")
+        taken.add(name.lower())
     return names
 
 

@@ -79,7 +79,8 @@ def window_join(
     left, right = with_equal_types(what, left, right, pairs, place)
     low, high = _interval(what, within, place)
     shared = {name for name, other in pairs.items() if name == other}
-    names = {n: f"{n}{suffix}" if n in left.columns and n not in shared else n for n in right.columns}
+    taken = {name.lower() for name in left.columns}
+    names = {n: f"{n}{suffix}" if n.lower() in taken and n not in shared else n for n in right.columns}
     times = event_time(what, left, place), event_time(what, right, place)
     same, outer = {name: name for name in left.columns}, _OUTER[how]
     operator = WindowJoin(
@@ -90,9 +91,10 @@ def window_join(
     output = column_types(left)
     more = {names[name]: kind for name, kind in column_types(right).items() if name not in shared}
     for name in [*more, time]:
-        if name in output:
+        if name.lower() in taken:
             raise wrong(f"{what} has two columns {name!r}.", place, "say another suffix= or time=")
         output[name] = more.get(name, "timestamp")
+        taken.add(name.lower())
     inputs = {"left": Keyed(left, tuple(pairs)), "right": Keyed(right, tuple(pairs.values()))}
     return keyed(inputs, operator, struct_of(output), event_time=time)
 

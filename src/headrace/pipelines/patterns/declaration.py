@@ -9,7 +9,7 @@ included.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TypeVar
 
@@ -21,7 +21,7 @@ from headrace.pipelines.patterns.sequence import Shape, parse_sequence, variable
 from headrace.pipelines.patterns.tokens import Mistake, Tokens
 from headrace.pipelines.places import Place, caller, wrong
 
-__all__ = ["After", "Pattern", "Skip", "in_text", "pattern"]
+__all__ = ["MAX_PARTIALS", "After", "Pattern", "Skip", "checked", "in_text", "located", "pattern"]
 
 MAX_PARTIALS = 10_000
 _T = TypeVar("_T")
@@ -70,6 +70,16 @@ class Pattern:
     def variables(self) -> tuple[str, ...]:
         """All variables of the pattern."""
         return variables(self.shape)
+
+    def with_columns(self, columns: Iterable[str]) -> Pattern:
+        """The same, its key, time and order written as the columns are: SQL's names are in any case."""
+        known = {name.lower(): name for name in columns}
+
+        def named(names: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(known.get(name.lower(), name) for name in names)
+
+        (time,) = named((self.time,))
+        return replace(self, by=named(self.by), time=time, order=named(self.order))
 
 
 def pattern(

@@ -1,10 +1,8 @@
 """Run a compiled pattern over the rows of many keys: pure, frames in and frames out.
 
-Between steps there is nothing but the state, a frame: the columns that the program keeps, and
-
-- ``__kind``: 1 waits for the watermark, 2 may still be part of a match, 3 the same but dead, 4 is no row;
-- ``__progress``: where matching stands in this key, on the first row of each key that has an open match;
-- ``__due``: on the same row, the watermark at which the key must be looked at again, also without new rows.
+Between steps there is nothing but the state, two frames: the rows of each key that may still be part of a match or wait
+for the watermark (the columns that the program keeps, and an id), and of each key that has any where matching stands
+(``PROGRESS``) and the watermark at which it must be looked at again, also without new rows (``DUE``).
 
 A step costs in proportion to its new rows and to the rows kept for the keys that it is given. What is kept of a key is
 bounded by ``within``: the rows since the first that may still start a match, besides those after the watermark.
@@ -20,15 +18,15 @@ import pyarrow as pa
 from headrace import _kernel
 from headrace.errors import TooManyPartialMatches
 from headrace.pipelines.patterns.program import Program
+from headrace.pipelines.state.operator import ID
 
-__all__ = ["DUE", "KIND", "PROGRESS", "Found", "empty_state", "run"]
+__all__ = ["DUE", "PROGRESS", "Found", "kept_columns", "progress_columns", "run"]
 
-KIND, PROGRESS, DUE = "__kind", "__progress", "__due"
-_OWN = {KIND: pl.UInt8, PROGRESS: pl.Binary, DUE: pl.Int64}
-_NEW, _MARKER = 0, 4
+PROGRESS, DUE = "_progress", "_due"
+_KIND, _ROW = "_kind", "_row"
+_NEW, _KEPT, _STANDING = 0, 1, 2
 _MATCH, _TIMEOUT, _PARTIAL = 0, 1, 2
 _CASTS: dict[str, pl.DataType] = {"bool": pl.Boolean(), "int": pl.Int64(), "float": pl.Float64(), "text": pl.String()}
-_ROW = "__row"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,47 +35,64 @@ class Found:
 
     ``matches``, ``timeouts`` and ``partials`` have the key, ``match_start``, ``match_end``, the measures, and with
     ``rows=True`` ``match_rows`` (a list of the rows, each with its ``variable``). ``dead`` has the kept columns of rows
-    that a condition failed on, and the ``reason``; ``late`` those that came after later ones had been matched."""
+    that a condition failed on, and the ``reason``; ``late`` those that came after later ones had been matched. The
+    state changes by ``append`` and ``remove`` (ids); ``progress`` is that of all keys that the step was given."""
 
     matches: pl.DataFrame
     timeouts: pl.DataFrame
     partials: pl.DataFrame
-    state: pl.DataFrame
     dead: pl.DataFrame
     late: pl.DataFrame
+    append: pl.DataFrame
+    remove: pl.Series
+    progress: pl.DataFrame
 
 
-def empty_state(program: Program, schema: dict[str, pl.DataType] | pl.Schema) -> pl.DataFrame:
-    """The state before the first step."""
-    columns: dict[str, pl.DataType] = {name: schema[name] for name in program.kept}
-    return pl.DataFrame(schema={**columns, **_OWN})
+def kept_columns(program: Program, schema: pl.Schema) -> dict[str, pl.DataType]:
+    """The columns of rows in the state."""
+    return {name: schema[name] for name in program.kept}
 
 
-def run(program: Program, rows: pl.DataFrame, state: pl.DataFrame, watermark_us: int) -> Found:
-    """One step: new rows of some keys, the state of the same keys, and the watermark, up to which all rows are here."""
-    new = rows.select(
-        *program.kept,
-        pl.lit(_NEW, pl.UInt8).alias(KIND),
-        pl.lit(None, pl.Binary).alias(PROGRESS),
-        pl.lit(None, pl.Int64).alias(DUE),
-    )
-    table = pl.concat([state, new]).rechunk() if len(state) else new
+def progress_columns(program: Program, schema: pl.Schema) -> dict[str, pl.DataType]:
+    """The columns of progress in the state."""
+    return {**{name: schema[name] for name in program.by}, PROGRESS: pl.Binary(), DUE: pl.Int64()}
+
+
+def run(program: Program, rows: pl.DataFrame, kept: pl.DataFrame, progress: pl.DataFrame, watermark_us: int) -> Found:
+    """One step: new rows, what is kept and where matching stands of the same keys (and of any others that are due), and
+    the watermark: all rows up to it are here."""
+    parts = [
+        progress.select(*program.by, PROGRESS, pl.lit(_STANDING, pl.UInt8).alias(_KIND)),
+        kept.select(ID, *program.kept, pl.lit(_KEPT, pl.UInt8).alias(_KIND)),
+        rows.select(*program.kept, pl.lit(_NEW, pl.UInt8).alias(_KIND)),
+    ]
+    table = pl.concat(parts, how="diagonal")
     if program.order:
         table = table.sort(program.time, *program.order, maintain_order=True)
     try:
-        found = _kernel.match_rows(program.code, _columns(program, table), _keys(program, table), watermark_us)
+        answer = _kernel.match_rows(program.code, _columns(program, table), _keys(program, table), watermark_us)
     except _kernel.TooManyMatches as error:
         raise _too_many(program, table.row(error.row, named=True)) from None
-    outcomes, kept, dead, late = (pl.DataFrame(pl.from_arrow(pa.record_batch(part))) for part in found)
+    outcomes, needed, standing, dead, late = (pl.DataFrame(pl.from_arrow(pa.record_batch(part))) for part in answer)
     told = _told(program, table, outcomes)
+    is_kept = needed["kept"]
     return Found(
         matches=told.filter(outcomes["told"] == _MATCH),
         timeouts=told.filter(outcomes["told"] == _TIMEOUT),
         partials=told.filter(outcomes["told"] == _PARTIAL),
-        state=_state(program, table, kept),
         dead=table[dead["row"]].select(program.kept).with_columns(dead["reason"]),
         late=table[late["row"]].select(program.kept),
+        append=table.filter(is_kept & (table[_KIND] == _NEW)).select(program.kept),
+        remove=table.filter(~is_kept & (table[_KIND] == _KEPT))[ID],
+        progress=_of_keys(
+            program, table, standing["row"], standing["progress"].alias(PROGRESS), standing["due"].alias(DUE)
+        ),
     )
+
+
+def _of_keys(program: Program, table: pl.DataFrame, rows: pl.Series, *columns: pl.Series) -> pl.DataFrame:
+    """The keys of some rows, with further columns."""
+    return pl.DataFrame([*(table[name].gather(rows) for name in program.by), *columns])
 
 
 def _too_many(program: Program, row: dict[str, object]) -> TooManyPartialMatches:
@@ -91,7 +106,7 @@ def _too_many(program: Program, row: dict[str, object]) -> TooManyPartialMatches
 
 def _columns(program: Program, table: pl.DataFrame) -> pa.RecordBatch:
     plain = [_plain(name, kind).alias(f"c{index}") for index, (name, kind) in enumerate(program.columns)]
-    frame = table.select(_plain(program.time, "time").alias("time"), pl.col(KIND), pl.col(PROGRESS), *plain)
+    frame = table.select(_plain(program.time, "time").alias("time"), pl.col(_KIND), pl.col(PROGRESS), *plain)
     arrow = frame.to_arrow(compat_level=pl.CompatLevel.oldest()).combine_chunks()
     batches = arrow.to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=arrow.schema)
@@ -121,8 +136,10 @@ def _told(program: Program, table: pl.DataFrame, outcomes: pl.DataFrame) -> pl.D
     measures = [
         _shown(outcomes[f"m{index}"], kind, time).alias(name) for index, (name, kind) in enumerate(program.measures)
     ]
-    found = table.select(program.by)[outcomes["key_row"]] if program.by else pl.DataFrame()
-    found = found.with_columns(
+    found = _of_keys(
+        program,
+        table,
+        outcomes["key_row"],
         _shown(outcomes["start"], "time", time).alias("match_start"),
         _shown(outcomes["end"], "time", time).alias("match_end"),
         *measures,
@@ -147,10 +164,3 @@ def _rows(program: Program, table: pl.DataFrame, outcomes: pl.DataFrame) -> pl.S
     struct = table.select(program.kept)[taken["taken"]].with_columns(names).to_struct("match_rows")
     listed = pl.DataFrame([taken["match"], struct]).group_by("match", maintain_order=True).agg("match_rows")
     return listed["match_rows"]
-
-
-def _state(program: Program, table: pl.DataFrame, kept: pl.DataFrame) -> pl.DataFrame:
-    columns = table.select(program.kept)[kept["row"]]
-    return columns.with_columns(
-        kept["kind"].alias(KIND), kept["progress"].cast(pl.Binary).alias(PROGRESS), kept["due"].alias(DUE)
-    )

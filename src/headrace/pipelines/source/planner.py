@@ -48,6 +48,7 @@ class Planner:
         self._partitions: list[int] = []
         self._partitions_until = 0.0
         self._target: dict[int, int] | None = None
+        self._read_to_ms: int | None = None
 
     def first(self) -> Position:
         """Where a query begins that has no position yet."""
@@ -131,12 +132,35 @@ class Planner:
         if held:
             ceiling = ceiling_ms(newest, now_ms, options.idle_after_ms, skew_ms(options.lateness_ms))
             if ceiling is not None:
-                first_after = self._cluster.offset_at(options.topic, ceiling + 1)
+                first_after = self._cluster.offset_at(options.topic, ceiling + 1, list(ends))
                 ends = {index: max(start[index], min(end, first_after[index])) for index, end in ends.items()}
         if limit is not None and over:
-            times = (0, max(newest.values()) + 1)
-            ends = fit_to_limit(start, ends, limit, times, lambda at: self._cluster.offset_at(options.topic, at))
+            ends = self._fitted(start, ends, limit, max(newest.values()) + 1)
         return ends
+
+    def _fitted(self, start: Mapping[int, int], ends: Mapping[int, int], limit: int, until_ms: int) -> dict[int, int]:
+        """Ends that fit the limit. The time that they reach is where the next search begins."""
+        if self._read_to_ms is None:
+            self._read_to_ms = self._oldest_ms(start, ends)
+        asked: dict[int, dict[int, int]] = {}
+
+        def offset_at(time_ms: int) -> dict[int, int]:
+            asked[time_ms] = self._cluster.offset_at(self.options.topic, time_ms, list(ends))
+            return asked[time_ms]
+
+        fitted = fit_to_limit(start, ends, limit, (self._read_to_ms, until_ms), offset_at)
+        reached = [time_ms for time_ms, found in asked.items() if all(found[one] <= fitted[one] for one in fitted)]
+        self._read_to_ms = max(reached, default=None)
+        return fitted
+
+    def _oldest_ms(self, start: Mapping[int, int], ends: Mapping[int, int]) -> int:
+        """The smallest timestamp of the records that are next in each partition."""
+        found = []
+        for index, end in ends.items():
+            batch = next(iter(self._feed().read(self.options.topic, index, start[index], end)), None)
+            if batch is not None:
+                found.append(batch.column("timestamp")[0].value)
+        return min(found, default=0)
 
     def _ends(self) -> dict[int, int]:
         if time.monotonic() >= self._partitions_until:

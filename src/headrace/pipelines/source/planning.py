@@ -117,25 +117,27 @@ def fit_to_limit(
 ) -> dict[int, int]:
     """Ends so that about ``limit`` records are read: all partitions up to one record time, the latest that fits.
 
-    ``offset_at`` gives the first offsets at or after a time, which is looked for between the two ``times``. Where no
-    time fits (many records of one millisecond), every partition gets its share of the limit.
+    ``offset_at`` gives the first offsets at or after a time, which is looked for between the two ``times``: where it
+    must lie if records came evenly, and in the middle, by turns. Where no time fits (many records of one millisecond),
+    every partition gets its share of the limit.
     """
     total = sum(end[index] - start[index] for index in end)
     if total <= limit:
         return dict(end)
-    low, high = times
+    (low, high), below, above = times, 0, total
     best: dict[int, int] = {}
-    for _ in range(_SEARCH_STEPS):
+    for step in range(_SEARCH_STEPS):
         if high - low <= 1:
             break
-        middle = (low + high) // 2
+        share = 0.5 if step % 2 else (limit * 0.9 - below) / (above - below)
+        middle = min(max(low + int((high - low) * share), low + 1), high - 1)
         found = offset_at(middle)
         ends = {index: min(max(found.get(index, end[index]), start[index]), end[index]) for index in end}
         rows = sum(ends[index] - start[index] for index in ends)
         if rows > limit:
-            high = middle
+            high, above = middle, rows
             continue
-        low = middle
+        low, below = middle, rows
         if rows:
             best = ends
         if rows >= limit * 4 // 5:

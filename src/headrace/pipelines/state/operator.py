@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ID", "Changes", "Operator", "State", "Step", "TableType"]
 
-ID = "_id"
+ID = "~id"
 """The column of a state table's rows that tells them apart; ``Changes.remove`` takes its values."""
 
 State = Mapping[str, "StateTable"]

@@ -1,0 +1,291 @@
+"""The matcher against the model: random patterns, conditions, rows, disorder and steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.pipelines.patterns import Found, Program, compile_pattern, pattern, run
+from headrace.pipelines.patterns.engine import DUE, kept_columns, progress_columns
+from headrace.pipelines.state.operator import ID
+from tests.patterns.model import Condition, Model, Shape, Taken, text
+
+SCHEMA = pl.Schema({"id": pl.Int64(), "key": pl.String(), "time": pl.Datetime("us"), "v": pl.Int64()})
+NAMES = ("A", "B", "C")
+Steps = list[tuple[list[dict[str, Any]], int]]
+"""Rows, and the watermark after them."""
+MEASURES = {
+    "total": "sum(v)",
+    "mean": "avg(A.v)",
+    "lowest": "min(v)",
+    "highest": "max(B.v)",
+    "rows": "count(*)",
+    "bs": "count(B.v)",
+    "last_a": "A.v",
+    "second": "last(v, 1)",
+    "begin": "first(B.id)",
+    "kind": "classifier()",
+    "took": "last(time) - first(time)",
+    "number": "match_number()",
+}
+
+
+def values(rows: list[dict[str, Any]], taken: Taken, name: str | None = None) -> list[Any]:
+    return [rows[number]["v"] for variable, number in taken if name in (None, variable)]
+
+
+def is_true(test: Callable[[Any, Any], bool], left: Any, right: Any) -> bool:
+    return left is not None and right is not None and test(left, right)
+
+
+def known(found: list[Any]) -> list[Any]:
+    return [value for value in found if value is not None]
+
+
+LOCAL: list[tuple[str, Condition]] = [
+    ("v < 2", lambda rows, n, _: is_true(int.__lt__, rows[n]["v"], 2)),
+    ("v >= 1", lambda rows, n, _: is_true(int.__ge__, rows[n]["v"], 1)),
+    ("v <> 1", lambda rows, n, _: is_true(int.__ne__, rows[n]["v"], 1)),
+    ("v is null or v in (0, 2)", lambda rows, n, _: rows[n]["v"] in (None, 0, 2)),
+    ("not (v between 1 and 2)", lambda rows, n, _: rows[n]["v"] is not None and not 1 <= rows[n]["v"] <= 2),
+]
+LOOKING_BACK: list[tuple[str, Condition]] = [
+    ("v > prev(v)", lambda rows, n, _: n > 0 and is_true(int.__gt__, rows[n]["v"], rows[n - 1]["v"])),
+    (
+        "v = prev(v, 2) or v = 0",
+        lambda rows, n, _: rows[n]["v"] == 0 or (n > 1 and is_true(int.__eq__, rows[n]["v"], rows[n - 2]["v"])),
+    ),
+]
+HISTORY: list[tuple[str, Condition]] = [
+    ("v >= first(v)", lambda rows, n, taken: is_true(int.__ge__, rows[n]["v"], values(rows, taken)[0])),
+    ("sum(v) < 4", lambda rows, _, taken: sum(known(values(rows, taken))) < 4 and bool(known(values(rows, taken)))),
+    ("count(A.*) < 3 and v >= 1", lambda rows, n, t: len(values(rows, t, "A")) < 3 and (rows[n]["v"] or 0) >= 1),
+    (
+        "avg(A.v) <= 1.5",
+        lambda rows, _, t: (
+            bool(known(values(rows, t, "A")))
+            and sum(known(values(rows, t, "A"))) <= 1.5 * len(known(values(rows, t, "A")))
+        ),
+    ),
+    (
+        "last(B.v, 1) is null or v <> last(B.v)",
+        lambda rows, n, t: (
+            (values(rows, t, "B")[-2:-1] or [None])[0] is None
+            or is_true(int.__ne__, rows[n]["v"], (values(rows, t, "B")[-1:] or [None])[0])
+        ),
+    ),
+    (
+        "v < max(v) or count(*) < 3",
+        lambda rows, n, t: is_true(int.__lt__, rows[n]["v"], max(known(values(rows, t)), default=None)) or len(t) < 3,
+    ),
+    (
+        "first(A.v) is null or v <= A.v",
+        lambda rows, n, t: (
+            (values(rows, t, "A")[:1] or [None])[0] is None
+            or is_true(int.__le__, rows[n]["v"], values(rows, t, "A")[-1])
+        ),
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Case:
+    shape: Shape
+    define: dict[str, tuple[str, Condition]]
+    within: int | None
+    relaxed: bool
+    after: str
+
+
+TAKES = st.sampled_from([("take", name) for name in NAMES])
+GAPS = st.sampled_from([None, None, None, ("gap",), *(("gap", name) for name in NAMES)])
+OFTEN = [(1, None), (1, None), (2, None), (1, 2), (2, 2), (1, 3)]
+PERHAPS = [(0, None), (0, 1), (0, 2), *OFTEN]
+
+
+def repeated(part: st.SearchStrategy[Shape], bounds: list[tuple[int, int | None]]) -> st.SearchStrategy[Shape]:
+    return st.builds(lambda p, b, g: ("many", p, *b, g), part, st.sampled_from(bounds), st.booleans())
+
+
+def in_a_row(first: st.SearchStrategy[Shape], others: st.SearchStrategy[Shape]) -> st.SearchStrategy[Shape]:
+    together = st.tuples(first, st.lists(st.tuples(GAPS, others), min_size=1, max_size=2))
+    return together.map(lambda t: ("seq", t[0], *(part for pair in t[1] for part in pair if part is not None)))
+
+
+NECESSARY = st.one_of(
+    TAKES,
+    repeated(TAKES, OFTEN),
+    in_a_row(TAKES, TAKES),
+    st.tuples(TAKES, TAKES).map(lambda p: ("or", *p)),
+    st.tuples(TAKES, TAKES).map(lambda p: ("permute", *p)),
+)
+PARTS = st.one_of(TAKES, TAKES, repeated(TAKES, PERHAPS), NECESSARY, repeated(NECESSARY, PERHAPS))
+SHAPES = in_a_row(st.one_of(TAKES, NECESSARY, repeated(NECESSARY, OFTEN)), PARTS)
+
+
+@st.composite
+def cases(draw: st.DrawFn, *, history: bool) -> Case:
+    shape = draw(SHAPES)
+    if draw(st.integers(0, 5)) == 0:
+        shape = (*shape, ("absent", draw(st.sampled_from(NAMES))))
+    written = text(shape)
+    relaxed = draw(st.booleans())
+    timed = relaxed or "!" in written or "->>" in written
+    within = draw(st.integers(1, 12)) if timed else draw(st.one_of(st.none(), st.integers(1, 12)))
+    names = [name for name in NAMES if name in written.replace("PERMUTE", "")]
+    pool = LOCAL + LOOKING_BACK + (HISTORY * 2 if history else [])
+    pool = [known for known in pool if all(name in names or f"{name}." not in known[0] for name in NAMES)]
+    define = {name: draw(st.sampled_from(pool)) for name in names if draw(st.booleans())}
+    after = draw(
+        st.sampled_from(
+            ["past last row", "to next row", *(f"to {end} {n}" for end in ("first", "last") for n in names)]
+        )
+    )
+    return Case(shape, define, within, relaxed, after)
+
+
+@st.composite
+def arrivals(draw: st.DrawFn) -> Steps:
+    """Rows in steps, out of order, each with the watermark after it, which no later row is at or before."""
+    size = draw(st.integers(3, 18))
+    row = st.tuples(st.sampled_from(["x", "x", "x", None]), st.integers(0, 12), st.sampled_from([0, 1, 1, 2, 3, None]))
+    rows = [
+        {"id": i, "key": k, "time": t, "v": v}
+        for i, (k, t, v) in enumerate(draw(st.lists(row, min_size=size, max_size=size)))
+    ]
+    if draw(st.booleans()):
+        rows.sort(key=lambda row: row["time"])
+    cuts = sorted(draw(st.lists(st.integers(0, size), max_size=4)))
+    steps: Steps = []
+    watermark = -1
+    for start, end in zip([0, *cuts], [*cuts, size], strict=True):
+        latest = min((row["time"] for row in rows[end:]), default=draw(st.sampled_from([40, 40, 15, 6]))) - 1
+        watermark = max(watermark, latest - draw(st.sampled_from([0, 0, 1, 5])))
+        steps.append((rows[start:end], watermark))
+    return steps
+
+
+def shown(rows: list[dict[str, Any]], taken: Taken) -> list[tuple[str, int]]:
+    return [(name, rows[number]["id"]) for name, number in taken]
+
+
+def expected(case: Case, steps: Steps) -> dict[Any, Model]:
+    rows = sorted((row for step, _ in steps for row in step), key=lambda row: (row["time"], row["id"]))
+    watermark = steps[-1][1]
+    conditions = {name: condition for name, (_, condition) in case.define.items()}
+    found: dict[Any, Model] = {}
+    for key in ("x", None):
+        own = [row for row in rows if row["key"] == key and row["time"] <= watermark]
+        found[key] = Model(case.shape, conditions, own, watermark, case.within, case.relaxed, case.after)
+        found[key].run()
+    return found
+
+
+def frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema={**SCHEMA, "time": pl.Int64()}, orient="row").with_columns(
+        (pl.col("time") * 1000).cast(pl.Datetime("us"))
+    )
+
+
+def in_steps(program: Program, steps: Steps) -> list[Found]:
+    """Each step gets only the state of keys that have new rows or are due."""
+    kept = pl.DataFrame(schema={ID: pl.UInt64(), **kept_columns(program, SCHEMA)})
+    progress = pl.DataFrame(schema=progress_columns(program, SCHEMA))
+    found: list[Found] = []
+    next_id = 0
+    for rows, watermark in steps:
+        new = frame(rows)
+        due = progress.filter(pl.col(DUE) <= watermark * 1000)["key"]
+        touched = pl.col("key").is_in(pl.concat([new["key"], due]).to_list(), nulls_equal=True)
+        step = run(program, new, kept.filter(touched), progress.filter(touched), watermark * 1000)
+        numbers = pl.int_range(next_id, next_id + len(step.append), eager=True, dtype=pl.UInt64).alias(ID)
+        next_id += len(step.append)
+        kept = kept.filter(~pl.col(ID).is_in(step.remove.to_list()))
+        kept = pl.concat([kept, step.append.select(numbers, pl.all())])
+        progress = pl.concat([progress.filter(~touched), step.progress])
+        assert step.dead.is_empty()
+        assert step.late.is_empty()
+        found.append(step)
+    return found
+
+
+def told(found: list[Found], what: str, key: Any) -> list[dict[str, Any]]:
+    rows = pl.concat([getattr(step, what) for step in found]).filter(pl.col("key").eq_missing(key))
+    return rows.with_columns(pl.col("match_start", "match_end").cast(pl.Int64) // 1000).to_dicts()
+
+
+def summary(row: dict[str, Any]) -> tuple[int, int, list[tuple[str, int]]]:
+    taken = [(taken["variable"], taken["id"]) for taken in row["match_rows"]]
+    return row["match_start"], row["match_end"], taken
+
+
+def check_measures(row: dict[str, Any]) -> None:
+    row = dict.fromkeys(MEASURES) | {"bs": 0} | row
+    taken = row["match_rows"]
+    all_v = known([one["v"] for one in taken])
+    a = [one["v"] for one in taken if one["variable"] == "A"]
+    b = [one for one in taken if one["variable"] == "B"]
+    assert row["total"] == (sum(all_v) if all_v else None)
+    assert row["mean"] == (sum(known(a)) / len(known(a)) if known(a) else None)
+    assert row["lowest"] == min(all_v, default=None)
+    assert row["highest"] == max(known([one["v"] for one in b]), default=None)
+    assert row["rows"] == len(taken)
+    assert row["bs"] == len(known([one["v"] for one in b]))
+    assert row["last_a"] == (a[-1] if a else None)
+    assert row["second"] == (taken[-2]["v"] if len(taken) > 1 else None)
+    assert row["begin"] == (b[0]["id"] if b else None)
+    assert row["kind"] == taken[-1]["variable"]
+    assert row["took"] == taken[-1]["time"] - taken[0]["time"]
+
+
+def check(case: Case, steps: Steps) -> None:
+    names = text(case.shape).replace("PERMUTE", "")
+    measures = {
+        name: value for name, value in MEASURES.items() if all(n in names or f"{n}." not in value for n in NAMES)
+    }
+    declared = pattern(
+        by="key",
+        time="time",
+        pattern=text(case.shape),
+        define={name: condition for name, (condition, _) in case.define.items()},
+        measures=measures,
+        within=None if case.within is None else f"{case.within} ms",
+        after=case.after,
+        contiguity="relaxed" if case.relaxed else "strict",
+        timeouts=case.within is not None,
+        rows=True,
+    )
+    found = in_steps(compile_pattern(declared, SCHEMA), steps)
+    for key, model in expected(case, steps).items():
+        matches = told(found, "matches", key)
+        assert [row["number"] for row in matches] == list(range(1, len(matches) + 1))
+        for row in matches:
+            check_measures(row)
+        assert sorted(map(summary, matches)) == sorted(
+            (model.rows[start]["time"], end, shown(model.rows, taken)) for start, end, taken in model.matches
+        )
+        if case.after != "to next row":
+            assert [row["match_start"] for row in matches] == [
+                model.rows[start]["time"] for start, _, _ in model.matches
+            ]
+        if case.within is not None:
+            assert sorted(map(summary, told(found, "timeouts", key))) == sorted(
+                (model.rows[start]["time"], end, shown(model.rows, taken)) for start, end, taken in model.timeouts
+            )
+
+
+@settings(max_examples=150, deadline=None)
+@given(cases(history=False), arrivals())
+def test_conditions_that_do_not_look_at_the_match_find_what_the_model_finds(case: Case, steps: Steps) -> None:
+    check(case, steps)
+
+
+@settings(max_examples=150, deadline=None)
+@given(cases(history=True), arrivals())
+def test_conditions_on_earlier_rows_find_what_the_model_finds(case: Case, steps: Steps) -> None:
+    check(case, steps)

@@ -1,0 +1,76 @@
+"""``hr.match`` in an app: from a stream to alerts and derived streams, over crashes, with dead letters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import headrace as hr
+from headrace.testing import AppUnderTest, Crash
+
+pytestmark = pytest.mark.system
+
+SCHEMA = "card string, amount double, at timestamp"
+
+
+def paid(card, amount, second):
+    return {"card": card, "amount": amount, "at": f"2026-01-01T00:00:{second:02d}Z"}
+
+
+def test_matches_of_an_app_are_told_once_over_crashes_and_disorder(tmp_path: Path) -> None:
+    app = hr.App("fraud")
+    app.stream("payments", SCHEMA, event_time="at", lateness="5 seconds")
+
+    @app.view(key=["card", "match_start"])
+    def tested(payments):
+        return hr.match(
+            payments,
+            by="card",
+            pattern="small{3,} big",
+            within="30 seconds",
+            define={"small": "amount < 1 and 1 / amount > 0", "big": "amount > 500"},
+            measures={"tries": "count(small.*)", "taken": "big.amount", "took": "last(at) - first(at)"},
+            rows=True,
+        )
+
+    @app.view(key=["card", "end"])
+    def falls(payments):
+        return hr.match_recognize(
+            payments,
+            """SELECT CARD, until AS end, low FROM payments MATCH_RECOGNIZE (
+                PARTITION BY card ORDER BY at MEASURES LAST(D.amount) AS low, LAST(D.at) AS until, card AS c
+                PATTERN (S D+ U) DEFINE D AS D.amount < PREV(amount), U AS U.amount > PREV(amount))""",
+        )
+
+    with AppUnderTest(app, tmp_path) as under:
+        under.send("payments", paid("a", 0.2, 3), paid("a", 0.1, 1), paid("b", 0.5, 2))
+        under.send("payments", paid("a", 0.0, 4), paid("a", 0.3, 4), Crash("before-commit"), Crash("after-commit"))
+        under.send("payments", paid("a", 900.0, 6), paid("b", 0.4, 6), paid("b", 700.0, 7), Crash("after-commit"))
+        under.send("payments", paid("z", 1.0, 50))
+        under.send("payments", paid("z", 1.0, 59))
+        (found,) = under.view("tested")
+        assert (found["card"], found["tries"], found["taken"], found["took"]) == ("a", 3, 900.0, 5.0)
+        assert [(row["amount"], row["variable"]) for row in found["match_rows"]] == [
+            (0.1, "small"),
+            (0.2, "small"),
+            (0.3, "small"),
+            (900.0, "big"),
+        ]
+        assert [(row["card"], row["low"]) for row in under.view("falls")] == [("a", 0.0), ("b", 0.4)]
+        assert len(under.records("fraud.tested.dead")) == 1
+
+
+def test_a_mistake_is_found_before_anything_runs(tmp_path: Path) -> None:
+    app = hr.App("wrong")
+    app.stream("payments", SCHEMA, event_time="at")
+
+    @app.derive()
+    def found(payments):
+        return hr.match(payments, by="card", pattern="A B", define={"A": "amuont > 1"})
+
+    with (
+        pytest.raises(hr.errors.InvalidDeclaration, match=r"no column 'amuont', at character 1"),
+        AppUnderTest(app, tmp_path) as under,
+    ):
+        under.view("found")
