@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import headrace as hr
+from headrace.errors import InvalidDeclaration
 from headrace.testing import AppUnderTest, Crash
 
 pytestmark = pytest.mark.system
@@ -38,7 +39,7 @@ def test_matches_of_an_app_are_told_once_over_crashes_and_disorder(tmp_path: Pat
     def falls(payments):
         return hr.match_recognize(
             payments,
-            """SELECT CARD, until AS end, low FROM payments MATCH_RECOGNIZE (
+            """SELECT card, Until AS end, low FROM payments MATCH_RECOGNIZE (
                 PARTITION BY card ORDER BY at MEASURES LAST(D.amount) AS low, LAST(D.at) AS until, card AS c
                 PATTERN (S D+ U) DEFINE D AS D.amount < PREV(amount), U AS U.amount > PREV(amount))""",
         )
@@ -58,7 +59,7 @@ def test_matches_of_an_app_are_told_once_over_crashes_and_disorder(tmp_path: Pat
             (900.0, "big"),
         ]
         assert [(row["card"], row["low"]) for row in under.view("falls")] == [("a", 0.0), ("b", 0.4)]
-        assert len(under.records("fraud.tested.dead")) == 1
+        assert len(under.letters("fraud.tested.dead")) == 1
 
 
 def test_a_mistake_is_found_before_anything_runs(tmp_path: Path) -> None:
@@ -70,7 +71,7 @@ def test_a_mistake_is_found_before_anything_runs(tmp_path: Path) -> None:
         return hr.match(payments, by="card", pattern="A B", define={"A": "amuont > 1"})
 
     with (
-        pytest.raises(hr.errors.InvalidDeclaration, match=r"no column 'amuont', at character 1"),
+        pytest.raises(InvalidDeclaration, match=r"no column 'amuont', at character 1"),
         AppUnderTest(app, tmp_path) as under,
     ):
         under.view("found")

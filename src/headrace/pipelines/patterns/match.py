@@ -102,9 +102,10 @@ def match_recognize(stream: DataFrame, sql: str) -> DataFrame:
     result = _matched(stream, found.pattern.with_columns(column_types(stream)), place)
     if found.columns is None:
         return result.drop("match_start", "match_end")
-    for name, _ in found.columns:
-        columns_named(what, name, result.columns, place)
-    return result.select(*(result[name].alias(alias) for name, alias in found.columns))
+    known = {name.lower(): name for name in result.columns}
+    wanted = [(known.get(name.lower(), name), alias) for name, alias in found.columns]
+    columns_named(what, [name for name, _ in wanted], result.columns, place)
+    return result.select(*(result[name].alias(alias) for name, alias in wanted))
 
 
 def _matched(stream: DataFrame, declared: Pattern, place: Place) -> DataFrame:
