@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from benchmarks.nexmark.apps import highest, joins, rows, tables, windows
+from benchmarks.nexmark.apps import highest, joins, patterns, rows, tables, windows
 from benchmarks.nexmark.generator import Stream
 from benchmarks.nexmark.topic import fill
 
@@ -70,3 +70,11 @@ def test_results_that_change(tmp_path: Path) -> None:
         ensure_same("q4", [{**row, "final": int(row["final"])} for row in app.view("q4")])
         ensure_same("q6", [{**row, "avg_price": int(row["avg_price"])} for row in app.view("q6")])
         ensure_same("q19", app.view("q19"), {"rank_number": "rank"})
+
+
+def test_patterns(tmp_path: Path) -> None:
+    with running(patterns.app, tmp_path, windows=True) as app:
+        for query in ("c0", "c3"):
+            ensure_same(query, app.stream(query))
+        for query in ("c1", "c2"):
+            ensure_same(query, [{**row, "avg_price": int(row["avg_price"])} for row in app.stream(query)])
