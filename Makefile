@@ -89,7 +89,7 @@ faults: setup ## Kill and pause the node while clients work, and check all they 
 bench-broker: setup kafka ## Headrace against Apache Kafka, side by side (about an hour; BENCH='--quick')
 	@$(BIN)/python -m benchmarks.bench_broker $(BENCH)
 
-bench-pipelines: setup ## Headrace against plain PySpark, side by side (about 20 minutes; BENCH='--quick')
+bench-pipelines: setup ## Headrace against plain PySpark, side by side (about half an hour; BENCH='--quick')
 	@scripts/fetch-spark-kafka
 	@$(BIN)/python -m benchmarks.bench_pipelines $(BENCH)
 

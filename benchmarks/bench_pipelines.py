@@ -1,6 +1,6 @@
 """Headrace beside plain PySpark Structured Streaming: the same node, the same topic, one after the other; medians.
 
-    make bench-pipelines                                 everything, three rounds: about 20 minutes on two quiet cores
+    make bench-pipelines                                 everything, three rounds: about half an hour on two quiet cores
     make bench-pipelines BENCH='--only decode'           the cases whose name has this in it
     make bench-pipelines BENCH='--quick'                 one round with half of the records and of the time
 

@@ -16,7 +16,7 @@ pub struct Matcher<'a> {
     feeder: Feeder<'a>,
     starts: Starts<'a>,
     /// Used again for every attempt that is over at once.
-    spare: Attempt,
+    spare: Option<Attempt>,
     pub output: Output,
 }
 
@@ -32,7 +32,7 @@ impl<'a> Matcher<'a> {
             program,
             feeder: Feeder::new(program),
             starts: Starts::new(program),
-            spare: Attempt::new(program, 0),
+            spare: None,
             output: Output::new(program, rows),
         }
     }
@@ -118,15 +118,14 @@ impl<'a> Matcher<'a> {
         fed: u32,
         watermark: i64,
     ) -> Result<(), Refused> {
-        let mut attempt = std::mem::replace(&mut self.spare, Attempt::new(self.program, 0));
         let (mut start, mut from) = (fed, fed);
-        let mut known = progress.attempts.pop();
-        if let Some(open) = known.take() {
-            attempt = open;
-            start = attempt.start;
-        } else {
-            attempt.reset(self.program, start);
-        }
+        let mut attempt = match progress.attempts.pop() {
+            Some(open) => {
+                start = open.start;
+                open
+            }
+            None => self.fresh(start),
+        };
         while start < rows.len() {
             if from == start && rows.is_dead(start) {
                 start += 1;
@@ -139,8 +138,19 @@ impl<'a> Matcher<'a> {
             from = start;
             attempt.reset(self.program, start);
         }
-        self.spare = attempt;
+        self.spare = Some(attempt);
         Ok(())
+    }
+
+    /// An attempt that begins at a row.
+    fn fresh(&mut self, start: u32) -> Attempt {
+        match self.spare.take() {
+            Some(mut attempt) => {
+                attempt.reset(self.program, start);
+                attempt
+            }
+            None => Attempt::new(self.program, start),
+        }
     }
 
     /// Every row starts an attempt, whatever becomes of the others.
@@ -165,9 +175,11 @@ impl<'a> Matcher<'a> {
                 self.feed(attempt, rows, row)?;
             }
             if !rows.is_dead(row) {
-                let mut new = Attempt::new(program, row);
+                let mut new = self.fresh(row);
                 self.feed(&mut new, rows, row)?;
-                if !rows.is_dead(row) {
+                if rows.is_dead(row) || (new.threads.is_empty() && new.candidate == NONE) {
+                    self.spare = Some(new);
+                } else {
                     open.push(new);
                 }
             }
@@ -307,13 +319,13 @@ impl<'a> Matcher<'a> {
         rows: &mut Rows<'_>,
         number: &mut i64,
     ) -> Result<u32, Refused> {
-        let mut attempt = std::mem::replace(&mut self.spare, Attempt::new(self.program, 0));
+        let mut attempt = self.fresh(start);
         self.run_again(&mut attempt, start, decided.end, rows)?;
         if decided.end != NONE {
             attempt.threads.clear();
         }
         let next = self.tell_over(&attempt, rows, number);
-        self.spare = attempt;
+        self.spare = Some(attempt);
         Ok(next)
     }
 
