@@ -15,7 +15,8 @@ q6, q9, q15 to q19) it is the last state. No event is late. Where the benchmark 
 - q13 joins with 10,000 rows ``(i, "i")``.
 - c0 to c3 take the bids of one bidder on one auction by dateTime, as MATCH_RECOGNIZE does: rows that follow each other,
   greedy, a match once the row after the greedy part is there. c0 needs two falling prices at least, because the rise
-  is compared with the last but one. c3's rows are less than five seconds apart.
+  is compared with the last but one. In c1 a start whose rows are all cheap until now holds back those after it, which
+  may be part of its match. c3's rows are less than five seconds apart.
 """
 
 from __future__ import annotations
@@ -136,8 +137,8 @@ _SQL = {
 }
 
 Row = dict[str, Any]
-Found = tuple[int, int, Row]
-"""Where a match begins, where the search goes on, and its measures."""
+Found = tuple[int, Row | None]
+"""Where the search goes on, and the measures of a match."""
 
 
 def expected(name: str, events: Events) -> pl.DataFrame:
@@ -166,8 +167,9 @@ def _search(rows: list[Row], find: Callable[[list[Row], int], Found | None]) -> 
         if match is None:
             at += 1
         else:
-            _, at, measures = match
-            yield measures
+            at, measures = match
+            if measures is not None:
+                yield measures
 
 
 def _falls_then_rises(rows: list[Row], start: int) -> Found | None:
@@ -178,31 +180,25 @@ def _falls_then_rises(rows: list[Row], start: int) -> Found | None:
     if end - start < 3 or end == len(rows) or rows[end]["price"] <= rows[end - 2]["price"]:
         return None
     times = [rows[at]["dateTime"] for at in (start, end - 1, end)]
-    return start, end, dict(zip(("start_tstamp", "bottom_tstamp", "end_tstamp"), times, strict=True))
+    return end, dict(zip(("start_tstamp", "bottom_tstamp", "end_tstamp"), times, strict=True))
 
 
-def _cheap(rows: list[Row], start: int) -> tuple[int, Row] | None:
-    """As many rows as have a mean price below 10,000 so far, and one more."""
+def _cheap(rows: list[Row], start: int) -> Found | None:
+    """c1: as many rows as have a mean price below 10,000 so far, and one more; on after that."""
     total, end = 0, start
     while end < len(rows) and total + rows[end]["price"] < 10_000 * (end - start + 1):
         total += rows[end]["price"]
         end += 1
-    if end == start or end == len(rows):
-        return None
+    if end in (start, len(rows)):
+        return None if end == start else (end, None)
     times = {"start_tstamp": rows[start]["dateTime"], "end_tstamp": rows[end - 1]["dateTime"]}
-    return end, {**times, "avg_price": total // (end - start)}
-
-
-def _cheap_once(rows: list[Row], start: int) -> Found | None:
-    """c1: on after the last row."""
-    found = _cheap(rows, start)
-    return (start, found[0] + 1, found[1]) if found else None
+    return end + 1, {**times, "avg_price": total // (end - start)}
 
 
 def _cheap_everywhere(rows: list[Row], start: int) -> Found | None:
     """c2: on from the next row."""
     found = _cheap(rows, start)
-    return (start, start + 1, found[1]) if found else None
+    return (start + 1, found[1]) if found else None
 
 
 def _drops(rows: list[Row], start: int) -> Found | None:
@@ -214,7 +210,7 @@ def _drops(rows: list[Row], start: int) -> Found | None:
         if row["dateTime"] >= latest or row["price"] == limit:
             return None
         if row["price"] < limit:
-            return start, end + 1, {"drop_time": row["dateTime"], "drop_diff": first["price"] - row["price"]}
+            return end + 1, {"drop_time": row["dateTime"], "drop_diff": first["price"] - row["price"]}
     return None
 
 
@@ -224,7 +220,7 @@ def _before(begun: datetime) -> datetime:
 
 _PATTERNS: dict[str, Callable[[list[Row], int], Found | None]] = {
     "c0": _falls_then_rises,
-    "c1": _cheap_once,
+    "c1": _cheap,
     "c2": _cheap_everywhere,
     "c3": _drops,
 }

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from benchmarks.nexmark.apps import highest, joins, rows, tables, windows
+from benchmarks.nexmark.apps import highest, joins, patterns, rows, tables, windows
 from benchmarks.nexmark.generator import Stream
 from benchmarks.nexmark.topic import fill
 
@@ -23,14 +23,14 @@ PARTITIONS = 2
 
 
 @contextmanager
-def running(app: App, folder: Path, *cuts: int) -> Iterator[AppUnderTest]:
-    """The app after all events, processed up to each of the cuts and then to the end."""
+def running(app: App, folder: Path, *, windows: bool = False) -> Iterator[AppUnderTest]:
+    """The app after all events, in two batches, and with ``windows`` one by one those that close them."""
     with AppUnderTest(app, folder, partitions=PARTITIONS) as under_test:
-        for first, last in pairwise((0, *cuts, COUNT)):
+        for first, last in pairwise((0, COUNT // 3, COUNT)):
             fill(under_test.bootstrap, "events", Stream(SETTINGS), range(first, last), PARTITIONS)
             under_test.settle()
-        for value in last_values():
-            under_test.send("events", value)
+        for values in [[one] for one in last_values()] if windows else [last_values()]:
+            under_test.send("events", *values)
         yield under_test
 
 
@@ -41,7 +41,7 @@ def test_queries_over_single_rows(tmp_path: Path) -> None:
 
 
 def test_queries_over_windows(tmp_path: Path) -> None:
-    with running(windows.app, tmp_path, 5_000) as app:
+    with running(windows.app, tmp_path, windows=True) as app:
         ensure_same("q5", app.stream("q5"), closed="window_start")
         ensure_same("q8", app.view("q8"))
         ensure_same("q11", app.stream("q11"), {"starttime": "session", "endtime": "session_end"}, closed="starttime")
@@ -53,20 +53,28 @@ def test_queries_over_windows(tmp_path: Path) -> None:
 
 
 def test_joins(tmp_path: Path) -> None:
-    with running(joins.app, tmp_path, 4_000) as app:
+    with running(joins.app, tmp_path) as app:
         for query in ("q3", "q20", "q23"):
             ensure_same(query, app.stream(query))
 
 
 def test_the_highest_bids_of_windows(tmp_path: Path) -> None:
-    with running(highest.app, tmp_path, 4_000) as app:
+    with running(highest.app, tmp_path, windows=True) as app:
         ensure_same("q7", app.stream("q7"), closed="window_end")
 
 
 def test_results_that_change(tmp_path: Path) -> None:
-    with running(tables.app, tmp_path, 4_000) as app:
+    with running(tables.app, tmp_path) as app:
         for query in ("q9", "q15", "q16", "q18"):
             ensure_same(query, app.view(query))
         ensure_same("q4", [{**row, "final": int(row["final"])} for row in app.view("q4")])
         ensure_same("q6", [{**row, "avg_price": int(row["avg_price"])} for row in app.view("q6")])
         ensure_same("q19", app.view("q19"), {"rank_number": "rank"})
+
+
+def test_patterns(tmp_path: Path) -> None:
+    with running(patterns.app, tmp_path, windows=True) as app:
+        for query in ("c0", "c3"):
+            ensure_same(query, app.stream(query))
+        for query in ("c1", "c2"):
+            ensure_same(query, [{**row, "avg_price": int(row["avg_price"])} for row in app.stream(query)])

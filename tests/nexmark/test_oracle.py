@@ -87,6 +87,12 @@ def test_prices_are_cheap_on_average_until_one_ends_it() -> None:
     assert everywhere == [(at(0), at(1), 8_500), (at(3), at(4), 150), (at(4), at(4), 200)]
 
 
+def test_a_start_that_is_still_open_holds_back_those_after_it() -> None:
+    events = bids((0, 100), (1, 200), (2, 20_000))
+    assert expected("c1", events).is_empty()
+    assert expected("c2", events).select("start_tstamp").rows() == [(at(1),)]
+
+
 def test_a_price_drops_by_more_than_fifty_within_five_seconds() -> None:
     assert expected("c3", bids((0, 100), (1, 60), (4.9, 40))).select("drop_time", "drop_diff").rows() == [(at(4.9), 60)]
     assert expected("c3", bids((0, 100), (5, 40))).is_empty()
