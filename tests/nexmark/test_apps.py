@@ -19,7 +19,8 @@ from tests.nexmark.checking import COUNT, SETTINGS, ensure_same, last_values
 pytestmark = pytest.mark.system
 
 
-PARTITIONS = 2
+PARTITIONS = 1
+"""Queries run while events come in: with more, one partition could be read ahead of another, whose rows were late then."""
 
 
 @contextmanager
