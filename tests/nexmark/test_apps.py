@@ -20,7 +20,7 @@ pytestmark = pytest.mark.system
 
 
 PARTITIONS = 1
-"""Queries run while events come in: with more, one partition could be read ahead of another, whose rows were late then."""
+"""Queries run while events come in: of several, one partition could be read ahead, and the rows of others be late."""
 
 
 @contextmanager
