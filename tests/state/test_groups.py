@@ -94,7 +94,7 @@ def test_aggregates_of_events_are_those_of_all_events_whatever_the_batches(rows,
 def test_aggregates_of_a_table_are_those_of_its_rows_and_do_not_drift(rows, seed, before):
     chance, columns = random.Random(seed), {"id": pl.Int64(), **COLUMNS}
     watched = Stage(Before(columns, ("id",), tuple(COLUMNS)), {"rows": ("id",)}, chance)
-    groups = Groups({"group": pl.String()}, VALUES, MEASURES, retracts=True, before=before)
+    groups = Groups({"group": pl.String()}, VALUES, MEASURES, retracts=True, before=before, spare=chance.randrange(3))
     stage, result, table = Stage(groups, {"rows": ("group",)}, chance), Result(["group"], before=before), {}
     for batch in in_batches(rows, chance):
         changes = [(key, *(event or [None] * len(COLUMNS)), event is None) for key, event in batch]
@@ -122,3 +122,15 @@ def test_by_columns_of_the_key_one_step_is_enough(rows, seed):
             changes.append((key, *(event or [group, *[None] * (len(COLUMNS) - 1)]), event is None))
         result.take(stage.step({"rows": frame(changes, {**columns, DELETED: pl.Boolean()})}))
     assert result.rows == plain([dict(zip(COLUMNS, row, strict=True)) for row in table.values() if row])
+
+
+def test_when_the_least_values_go_the_next_is_found_among_all_that_stay():
+    columns = {"group": pl.String(), "whole": pl.Int64(), DELETED: pl.Boolean()}
+    measures = {"least": Measure("min", "whole"), "most": Measure("max", "whole")}
+    operator = Groups({"group": pl.String()}, {"whole": pl.Int64()}, measures, retracts=True, spare=1)
+    stage, result = Stage(operator, {"rows": ("group",)}, random.Random(1)), Result(["group"], before=False)
+    result.take(stage.step({"rows": frame([("a", n, False) for n in range(1, 20)], columns)}))
+    assert sum(len(bucket.rows("front min whole")) for bucket in stage.buckets) == 2, "not all values are in front"
+    for n in range(1, 9):
+        result.take(stage.step({"rows": frame([("a", n, True), ("a", 20 - n, True)], columns)}))
+        assert result.rows["a",] == {"group": "a", "least": n + 1, "most": 19 - n}

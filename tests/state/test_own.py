@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import headrace as hr
+from headrace.errors import InvalidDeclaration
 from headrace.pipelines.state.own import Own, WrongResult
 from tests.state.bucket import Bucket
 from tests.state.streams import AT, deliveries, frame, run, us
@@ -57,6 +59,22 @@ def test_only_the_state_of_touched_keys_is_given_and_replaced():
         bucket.step({"rows": frame([(one, 1, 1) for one in who], ROWS)}, us(0))
     assert given_states == [[], ["b"], []]
     assert sorted(bucket.rows("state")["who"].to_list()) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"by": "whom"}, "no column 'whom'.*did you mean 'who'"),
+        ({"by": ()}, "has no key"),
+        ({"state": "who strung"}, "'strung' is not a type"),
+        ({"wake": "total"}, "wake of the operator, 'total', is double"),
+    ],
+)
+def test_a_mistake_in_a_declaration_is_told_with_its_line(more, says):
+    said = {"by": "who", "state": "who string, total double", "output": "who string", **more}
+    with pytest.raises(InvalidDeclaration, match=says) as caught:
+        hr.operator(**said)
+    assert caught.value.detail.startswith(f"{__file__}, line ")
 
 
 def returning(result):

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.pipelines.changelog import DELETED, Before
-from headrace.pipelines.ranking import Order, Ranking
+from headrace.pipelines.ranking import Order, Ranking, TableRanking
 from tests.state.stages import Result, Stage, in_batches
 
 COLUMNS = {"id": pl.Int64(), "group": pl.String(), "price": pl.Int64(), "at": pl.Int64()}
 EVENT = st.tuples(
-    st.integers(0, 5), st.sampled_from(["a", "b", None]), st.integers(0, 3) | st.none(), st.integers(0, 2)
+    st.integers(0, 9), st.sampled_from(["a", "b", None]), st.integers(0, 3) | st.none(), st.integers(0, 2)
 )
 ORDER = (Order("price", True), Order("at"))
 
@@ -39,7 +39,7 @@ def plain(rows, first, ties=lambda row: ()):
 @given(rows=st.lists(EVENT, max_size=60), seed=st.integers(0, 999), before=st.booleans())
 def test_the_top_of_events_is_that_of_all_events_and_ties_are_by_arrival(first, rows, seed, before):
     chance = random.Random(seed)
-    operator = pickle.loads(pickle.dumps(Ranking(COLUMNS, ("group",), ORDER, first, before=before)))
+    operator = pickle.loads(pickle.dumps(Ranking(COLUMNS, ("group",), ORDER, first, True, before, False)))
     stage, result = Stage(operator, {"rows": ("group",)}, chance), Result(operator.result_key, before=before)
     for batch in in_batches(rows, chance):
         result.take(stage.step({"rows": pl.DataFrame(batch, schema=COLUMNS, orient="row")}))
@@ -51,7 +51,7 @@ def test_the_top_of_events_is_that_of_all_events_and_ties_are_by_arrival(first, 
 @given(rows=st.lists(EVENT, max_size=60), seed=st.integers(0, 999))
 def test_the_latest_event_of_each_group_is_the_newest_of_those_with_the_largest_time(rows, seed):
     chance = random.Random(seed)
-    operator = Ranking(COLUMNS, ("group",), (Order("at", True),), 1, ranked=False, newest=True)
+    operator = Ranking(COLUMNS, ("group",), (Order("at", True),), 1, False, False, True)
     stage, result = Stage(operator, {"rows": ("group",)}, chance), Result(["group"], before=False)
     for batch in in_batches(rows, chance):
         result.take(stage.step({"rows": pl.DataFrame(batch, schema=COLUMNS, orient="row")}))
@@ -62,11 +62,22 @@ def test_the_latest_event_of_each_group_is_the_newest_of_those_with_the_largest_
     assert result.rows == latest
 
 
-@settings(max_examples=25)
-@given(rows=st.lists(st.tuples(EVENT, st.booleans()), max_size=60), seed=st.integers(0, 999), before=st.booleans())
-def test_the_top_of_a_table_is_that_of_its_rows_and_ties_are_by_key(rows, seed, before):
+CHANGE = st.tuples(
+    st.tuples(st.integers(0, 9), st.sampled_from(["a", "a", None]), st.integers(0, 3) | st.none(), st.integers(0, 2)),
+    st.sampled_from([False, False, True]),
+)
+
+
+@settings(max_examples=40)
+@given(
+    rows=st.lists(CHANGE, min_size=40, max_size=80),
+    seed=st.integers(0, 999),
+    before=st.booleans(),
+    spare=st.integers(0, 2),
+)
+def test_the_top_of_a_table_is_that_of_its_rows_and_ties_are_by_key(rows, seed, before, spare):
     chance = random.Random(seed)
-    operator = Ranking(COLUMNS, ("group",), ORDER, 2, key=("id",), net=True, before=before)
+    operator = TableRanking(COLUMNS, ("group",), ORDER, 2, True, before, False, ("id",), True, spare)
     first = Stage(Before(COLUMNS, ("id",), ("group",)), {"rows": ("id",)}, chance)
     stage, result, table = Stage(operator, {"rows": ("group",)}, chance), Result(operator.result_key, before=before), {}
     for batch in in_batches(rows, chance):
@@ -79,3 +90,18 @@ def test_the_top_of_a_table_is_that_of_its_rows_and_ties_are_by_key(rows, seed, 
         if len(moved):
             result.take(stage.step({"rows": moved}))
     assert result.rows == plain(list(table.values()), 2, lambda row: row["id"])
+
+
+def test_rows_that_come_behind_what_is_kept_in_front_do_not_hide_those_between():
+    operator = TableRanking(COLUMNS, ("group",), (Order("price"),), 2, True, False, False, ("id",), False, 1)
+    stage, result = Stage(operator, {"rows": ("group",)}, random.Random(1)), Result(operator.result_key, before=False)
+    schema = {**COLUMNS, DELETED: pl.Boolean()}
+    batches = [
+        [(n, "a", n, 0, False) for n in range(1, 7)],
+        [(9, "a", 9, 0, False)],
+        [(n, "a", n, 0, True) for n in (1, 2)],
+    ]
+    for batch in batches:
+        result.take(stage.step({"rows": pl.DataFrame(batch, schema=schema, orient="row")}))
+    assert [row["id"] for row in result.rows.values()] == [3, 4]
+    assert sum(len(bucket.rows("front")) for bucket in stage.buckets) < 4, "not all rows"

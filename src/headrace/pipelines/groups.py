@@ -3,8 +3,6 @@
 A group is one row of the state: what its counts, sums and extremes are now. Where that is not enough to go on from,
 there is more: the bins of exact sums of doubles; and for each column that is counted distinct (or, if rows can go, that
 has a minimum or maximum) the values of each group, with how often they are there. A batch costs what it brings.
-One thing costs more: when the minimum or maximum of a group goes, the next one is looked for among all values of that
-group.
 """
 
 from __future__ import annotations
@@ -21,6 +19,8 @@ from headrace.pipelines.arguments import column_types, ensure_column, struct_of
 from headrace.pipelines.changelog import DELETED, OLD, Before, Fused, changed, emitted, matching, row_columns
 from headrace.pipelines.exact_sums import AMOUNT, BIN, split, totals
 from headrace.pipelines.places import Place, caller, wrong
+from headrace.pipelines.ranking import ROWS as SIZE
+from headrace.pipelines.ranking import Order, TableRanking
 from headrace.pipelines.state import Changes, Operator, State, Step, TableType
 from headrace.pipelines.state.frames import Keyed, keyed
 from headrace.pipelines.state.operator import ID
@@ -146,7 +146,7 @@ class _Taken:
         columns = row_columns(frame)
         watch = Before(columns, key, tuple(name for name in columns if name not in key))
         groups = self._groups(frame, retracts=True, before=before)
-        if set(self.by.values()) <= set(rows.key):
+        if all(isinstance(one, str) and one in rows.key for one in self.by.values()):
             return frame, Fused(watch, groups)
         return keyed({"rows": Keyed(frame, key)}, watch, frame.schema), groups
 
@@ -195,6 +195,8 @@ class Groups:
     measures: Mapping[str, Measure]
     retracts: bool = False
     before: bool = False
+    spare: int = 100
+    """How many values near the least and greatest are known without a look at all of a group (``TableRanking``)."""
 
     @cached_property
     def kept(self) -> dict[Measure, pl.DataType]:
@@ -206,6 +208,8 @@ class Groups:
                 found[measure.of("count")] = pl.Int64()
             elif measure.kind in ("min", "max") and measure.value is not None:
                 found[measure] = self.values[measure.value]
+                if self.retracts:
+                    found[measure.of("count_distinct")] = pl.Int64()
             else:
                 found[measure] = pl.Int64()
         return found
@@ -219,6 +223,17 @@ class Groups:
     @cached_property
     def _doubles(self) -> list[Measure]:
         return [one for one, kind in self.kept.items() if one.kind == "sum" and kind.is_float()]
+
+    @cached_property
+    def _fronts(self) -> dict[Measure, TableRanking]:
+        """Of rows that can go: how the least or greatest values are kept."""
+        found = {}
+        for one, kind in self.kept.items():
+            if self.retracts and one.kind in ("min", "max"):
+                columns, by = {**self.by, VALUE: kind}, tuple(self.by)
+                order = (Order(VALUE, one.kind == "max"),)
+                found[one] = TableRanking(columns, by, order, 1, False, False, False, (*by, VALUE), True, self.spare)
+        return found
 
     @cached_property
     def _multisets(self) -> dict[str, list[str | None]]:
@@ -245,6 +260,8 @@ class Groups:
                 _times(where): pl.Int64() if self.retracts else pl.Boolean() for where in conditions
             }
             found[f"values {value}"] = TableType({**self.by, VALUE: self.values[value], **times}, (*by, VALUE))
+        for one, ranking in self._fronts.items():
+            found[f"front {one.column}"] = ranking.tables["front"]
         return found
 
     def step(self, state: State, delta: Mapping[str, pl.DataFrame], watermark_us: int | None) -> Step:
@@ -262,7 +279,7 @@ class Groups:
         if self._doubles:
             both, changes["sums"] = self._with_sums(state, rows, both)
         for value in self._multisets:
-            both, changes[f"values {value}"] = self._with_values(state, rows, both, value)
+            both = self._with_values(state, rows, both, value, changes)
         return self._finished(both, changes)
 
     def _increments(self) -> Iterator[pl.Expr]:
@@ -325,8 +342,8 @@ class Groups:
         return found.select(*self.by, SUM, BIN, AMOUNT).group_by(*self.by, SUM, BIN).agg(pl.col(AMOUNT).sum())
 
     def _with_values(
-        self, state: State, rows: pl.DataFrame, both: pl.DataFrame, value: str
-    ) -> tuple[pl.DataFrame, Changes]:
+        self, state: State, rows: pl.DataFrame, both: pl.DataFrame, value: str, changes: dict[str, Changes]
+    ) -> pl.DataFrame:
         by, conditions = list(self.by), self._multisets[value]
         measures = {where: Measure("", value, where) for where in conditions}
         named = rows.filter(pl.col(value).is_not_null()).group_by(*by, pl.col(value).alias(VALUE), maintain_order=True)
@@ -344,13 +361,13 @@ class Groups:
             values = values.with_columns(pl.col(name) | pl.col(OLD + name) for name in columns)
             values = values.filter(changed(columns))
         kept = values.filter(pl.any_horizontal(pl.col(name) != nothing for name in columns))
-        changes = Changes(kept.select(*by, VALUE, *columns), values[OLD + ID].drop_nulls())
-        for one in self.kept:
-            if one.value == value and one.kind == "count_distinct":
-                both = self._with_distinct(both, values, one)
-            elif one.value == value and one.kind in ("min", "max") and self.retracts:
-                both = self._with_extreme(state, both, values, one)
-        return both, changes
+        changes[f"values {value}"] = Changes(kept.select(*by, VALUE, *columns), values[OLD + ID].drop_nulls())
+        mine = [one for one in self.kept if one.value == value]
+        for one in (one for one in mine if one.kind == "count_distinct"):
+            both = self._with_distinct(both, values, one)
+        for one in (one for one in mine if one in self._fronts):
+            both, changes[f"front {one.column}"] = self._with_extreme(state, both, values, one)
+        return both
 
     def _times(self, measure: Measure) -> pl.Expr:
         """How often a value comes; without retractions, whether it comes."""
@@ -365,20 +382,31 @@ class Groups:
         joined = both.join(found, on=list(self.by), how="left", nulls_equal=True, maintain_order="left")
         return joined.with_columns(pl.col(name).fill_null(0) + pl.col(OLD + name).fill_null(0))
 
-    def _with_extreme(self, state: State, both: pl.DataFrame, values: pl.DataFrame, measure: Measure) -> pl.DataFrame:
-        """The least or greatest value: of those that came and the one that was; if that one went, of all that stay."""
-        by, times, name = list(self.by), _times(measure.where), measure.column
-        here = values.filter(pl.col(times) > 0).select(*by, VALUE)
-        went = values.filter((pl.col(times) <= 0) & (pl.col(OLD + times) > 0)).select(*by, VALUE)
-        was = both.select(*by, pl.col(OLD + name).alias(VALUE)).drop_nulls(VALUE)
-        lost = was.join(went, on=[*by, VALUE], how="semi", nulls_equal=True).select(by)
-        found = [here, was.join(lost, on=by, how="anti", nulls_equal=True)]
-        if len(lost):
-            staying = state[f"values {measure.value}"].lookup(lost, tuple(by)).filter(pl.col(times) > 0)
-            found.append(staying.join(values, left_on=ID, right_on=OLD + ID, how="anti").select(*by, VALUE))
-        best = pl.col(VALUE).min() if measure.kind == "min" else pl.col(VALUE).max()
-        extremes = pl.concat(found).group_by(by).agg(best.alias(name))
-        return both.join(extremes, on=by, how="left", nulls_equal=True, maintain_order="left")
+    def _with_extreme(
+        self, state: State, both: pl.DataFrame, values: pl.DataFrame, measure: Measure
+    ) -> tuple[pl.DataFrame, Changes]:
+        """The least or greatest value, from the front of the values of each group (see ``TableRanking``)."""
+        by, times, name = tuple(self.by), _times(measure.where), measure.column
+        ranking = self._fronts[measure]
+        number = ~pl.col(VALUE).is_nan() if ranking.columns[VALUE].is_float() else pl.lit(value=True)
+        came = values.filter(number & (pl.col(times) > 0) & (pl.col(OLD + times) <= 0)).select(*by, VALUE)
+        went = values.filter(number & (pl.col(times) <= 0) & (pl.col(OLD + times) > 0)).select(*by, VALUE)
+        distinct = measure.of("count_distinct").column
+        sizes = both.select(*by, pl.col(distinct).alias(SIZE), pl.col(OLD + distinct).fill_null(0).alias(OLD + SIZE))
+        sizes = sizes.join(pl.concat([came, went]), on=by, how="semi", nulls_equal=True)
+
+        def staying_in(groups: pl.DataFrame) -> pl.DataFrame:
+            found = state[f"values {measure.value}"].lookup(groups, by).filter(number & (pl.col(times) > 0))
+            return found.join(values, left_on=ID, right_on=OLD + ID, how="anti")
+
+        front = state[f"front {name}"].lookup(sizes)
+        now = ranking.new_front(staying_in, front, came, went, sizes)
+        best = ranking.first_rows(now).select(*by, pl.col(VALUE).alias(name))
+        moved = sizes.select(by).with_columns(_here=True)
+        both = both.join(moved, on=by, how="left", nulls_equal=True, maintain_order="left")
+        both = both.join(best, on=by, how="left", nulls_equal=True, maintain_order="left")
+        both = both.with_columns(pl.when("_here").then(pl.col(name)).otherwise(pl.col(OLD + name)).alias(name))
+        return both.drop("_here"), ranking.front_changes(front, now)
 
     def _finished(self, both: pl.DataFrame, changes: dict[str, Changes]) -> Step:
         """The groups that change, in the state and in the result."""

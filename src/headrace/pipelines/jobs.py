@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceError
 from headrace.feed.cluster import Cluster
-from headrace.pipelines.building import BUCKETS, Building, building
+from headrace.pipelines.building import Building, building
 from headrace.pipelines.checkpoint import Checkpoint, source_offsets
 from headrace.pipelines.declarations import Kind, Stream, TableDeclaration
 from headrace.pipelines.generations import CheckpointLost, Generation
@@ -91,7 +91,7 @@ class QueryJob:
 
     def _known(self) -> Building:
         client = tuple(self._settings.client.items())
-        buckets, seed = self.checkpoint.buckets(BUCKETS), self.checkpoint.seed
+        buckets, seed = self.checkpoint.buckets(self._settings.buckets), self.checkpoint.seed
         return Building(self.generation.id, (), self.bootstrap, client, buckets, seed)
 
     def failure(self) -> BaseException | None:

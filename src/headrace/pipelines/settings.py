@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from headrace.pipelines.building import BUCKETS
+
 __all__ = ["RunSettings", "Until"]
 
 
@@ -38,3 +40,5 @@ class RunSettings:
     start_from: str | None = None
     """A time to go on from where a checkpoint is lost."""
     until: Until = Until.STOPPED
+    buckets: int = BUCKETS
+    """Into how many buckets the keys of operators are put, in queries that begin now."""

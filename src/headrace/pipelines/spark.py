@@ -42,6 +42,7 @@ def default_settings(cores: int) -> dict[str, str]:
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.pythonUDF.arrow.enabled": "false",
+        "spark.python.unix.domain.socket.enabled": "true",
         "spark.driver.memory": "1g",
         "spark.driver.maxResultSize": "0",
         f"{_STREAMING}.checkpointFileManagerClass": (

@@ -141,6 +141,7 @@ class AppUnderTest:
             self.folder / "data",
             interval_ms=0,
             rebuild=self.rebuild,
+            buckets=2,
             start_from=self.start_from,
         )
         self.runner = Runner(self.app, settings, lambda sentence: None, spark=shared_spark(), crash=self._maybe_crash)

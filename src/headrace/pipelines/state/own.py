@@ -53,6 +53,8 @@ def operator(
     kept, out = _columns("state", state, place), _columns("output", output, place)
     kinds = {column.name: column.type for column in kept}
     keys = columns_named("by of the operator's state", by, kinds, place)
+    if not keys:
+        raise wrong("the operator has no key.", place, "say by= with the columns that its state is kept by")
     if wake is not None:
         ensure_column("wake of the operator", wake, kinds, place)
         if kinds[wake] != "timestamp":
