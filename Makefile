@@ -74,7 +74,7 @@ unit: setup ## Fast tests: no server, under a minute
 
 system: setup kafka ## Tests with real processes: clients, contract with Apache Kafka, faults
 	@$(HEAD) "System tests"
-	@$(BIN)/pytest -m system $(T)
+	@$(BIN)/pytest -m system --durations=15 $(T)
 
 format: setup ## Format the code and fix what ruff can fix
 	@$(BIN)/ruff check --fix .
