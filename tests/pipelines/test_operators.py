@@ -186,6 +186,8 @@ def test_what_the_documentation_shows_can_be_planned() -> None:
     app.stream("orders", f"{ORDERS}, country string", event_time="ordered_at")
     app.stream("searches", SEARCHES, event_time="searched_at")
     app.stream("clicks", CLICKS, event_time="clicked_at")
+    bids = "auction long, bidder long, price long, channel string, at timestamp"
+    app.stream("bids", bids, event_time="at")
     shown = re.findall(r"^```python\n(.*?)^```$", section, flags=re.MULTILINE | re.DOTALL)
     for block in shown:
         exec(block, {"app": app, "hr": hr, "F": F})
