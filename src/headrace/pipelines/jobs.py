@@ -125,8 +125,10 @@ class QueryJob:
                 sink.write(frame, batch)
             else:
                 kept = frame.persist()  # its rows are looked at more than once, and must be made once
-                sink.write(finish(kept), batch)
-                kept.unpersist()
+                try:
+                    sink.write(finish(kept), batch)
+                finally:
+                    kept.unpersist()
         except BaseException as error:
             if sink is self.sink:
                 self._failure = error

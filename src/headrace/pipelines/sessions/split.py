@@ -1,7 +1,7 @@
 """A view's plan taken apart at its session aggregation: what is below runs as a stream through the operator, the
 aggregate and what is above it are done in each batch, over the rows of the sessions that changed.
 
-This is the only module that looks into Spark's logical plans and builds new ones from their parts.
+This is the only module that builds Spark's logical plans from parts of others.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from headrace.pipelines.catalyst import each
 from headrace.pipelines.sessions.operator import BEFORE, END, START, Sessions
+from headrace.pipelines.source.shape import DELETED
 from headrace.pipelines.state.frames import Keyed, keyed, polars_schema
 
 if TYPE_CHECKING:
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["Split", "split"]
 
 _MARK = "spark.sessionWindow"
-_DELETED = "_deleted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,8 @@ class Split:
         same = [F.col(f"`{name}`").eqNullSafe(F.col(f"`_{name}`")) for name in key]
         shown = now.select(*(F.col(f"`{name}`").alias(f"_{name}") for name in key))
         gone = gone.join(shown, on=same, how="left_anti").dropDuplicates()
-        return now.withColumn(_DELETED, F.lit(False)).unionByName(
-            gone.withColumn(_DELETED, F.lit(True)), allowMissingColumns=True
+        return now.withColumn(DELETED, F.lit(False)).unionByName(
+            gone.withColumn(DELETED, F.lit(True)), allowMissingColumns=True
         )
 
 
@@ -49,13 +50,13 @@ def split(spark: SparkSession, result: DataFrame) -> Split | None:
     plan: Any = result._jdf.queryExecution().analyzed()
     above: list[Any] = []
     while not _is(plan, "Aggregate"):
-        children = _each(plan.children())
+        children = each(plan.children())
         if len(children) != 1:
             return None
         above.append(plan)
         plan = children[0]
-    window = next((one for one in _each(plan.child().output()) if _is_session(one)), None)
-    if window is None or not any(_same(window, one) for one in _each(plan.groupingExpressions())):
+    window = next((one for one in each(plan.child().output()) if _is_session(one)), None)
+    if window is None or not any(_same(window, one) for one in each(plan.groupingExpressions())):
         return None
     return _split(spark, plan, above, window)
 
@@ -65,9 +66,9 @@ def _split(spark: SparkSession, aggregate: Any, above: list[Any], window: Any) -
     from pyspark.sql.types import BooleanType, StructField, StructType
 
     child = aggregate.child()
-    used = {attribute.exprId().id() for attribute in _each(aggregate.references().toSeq())}
-    taken = [one for one in _each(child.output()) if one.exprId().id() in used and not _same(window, one)]
-    keys = [one for one in _each(aggregate.groupingExpressions()) if not _same(window, one)]
+    used = {attribute.exprId().id() for attribute in each(aggregate.references().toSeq())}
+    taken = [one for one in each(child.output()) if one.exprId().id() in used and not _same(window, one)]
+    keys = [one for one in each(aggregate.groupingExpressions()) if not _same(window, one)]
     catalyst = _Catalyst(spark)
     columns = [catalyst.named(one, f"c{number}") for number, one in enumerate([window, *taken])]
     columns += [catalyst.named(one, f"k{number}") for number, one in enumerate(keys)]
@@ -100,8 +101,7 @@ class _Upper:
         named = rows.select(window, *(f"c{number}" for number in range(1, len(self.attributes))))
         below: Any = named._jdf.queryExecution().analyzed()
         columns = [
-            self.catalyst.standing_for(one, old)
-            for one, old in zip(_each(below.output()), self.attributes, strict=True)
+            self.catalyst.standing_for(one, old) for one, old in zip(each(below.output()), self.attributes, strict=True)
         ]
         plan = self.aggregate.withNewChildren(self.catalyst.seq([self.catalyst.project(columns, below)]))
         for one in reversed(self.above):
@@ -140,10 +140,6 @@ class _Catalyst:
     def _alias(self, child: Any, name: str, identity: Any, qualifier: Any, metadata: Any) -> Any:
         explicit = self._jvm.scala.Option.apply(metadata)
         return self._expressions.Alias(child, name, identity, qualifier, explicit, self.seq([]))
-
-
-def _each(found: Any) -> list[Any]:
-    return [found.apply(at) for at in range(found.size())]
 
 
 def _is(node: Any, kind: str) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import InvalidInput, UnknownTopic
 from headrace.feed import Feed, open_feed
 from headrace.feed.cluster import Cluster
+from headrace.pipelines.catalyst import each
 from headrace.pipelines.source.aside import dead_topic, late_topic
 from headrace.pipelines.source.options import SourceOptions
 from headrace.pipelines.source.planner import start_offsets
@@ -75,22 +76,17 @@ def needed_columns(spark: SparkSession, build: Callable[[DataFrame], DataFrame],
     rows = relation._jdf.logicalPlan().rdd().id()
     result: Any = build(relation)
     plan = result._jdf.queryExecution().optimizedPlan()
-    kept = {attribute.exprId().id() for attribute in _each(plan.output().toList())}
+    kept = {attribute.exprId().id() for attribute in each(plan.output().toList())}
     ours: dict[int, str] = {}
     waiting = [plan]
     while waiting:
         node = waiting.pop()
-        kept |= {attribute.exprId().id() for attribute in _each(node.references().toSeq())}
+        kept |= {attribute.exprId().id() for attribute in each(node.references().toSeq())}
         if node.nodeName() == "LogicalRDD" and node.rdd().id() == rows:  # several times, if it is joined with itself
-            ours |= {attribute.exprId().id(): attribute.name() for attribute in _each(node.output())}
-        waiting += _each(node.children())
+            ours |= {attribute.exprId().id(): attribute.name() for attribute in each(node.output())}
+        waiting += each(node.children())
     needed = {name for identity, name in ours.items() if identity in kept}
     return tuple(name for name in relation.columns if name in needed) or tuple(relation.columns[:1])
-
-
-def _each(found: Any) -> list[Any]:
-    """The elements of a Scala sequence."""
-    return [found.apply(at) for at in range(found.size())]
 
 
 def _register(spark: SparkSession) -> None:
