@@ -42,8 +42,11 @@ def archive_path() -> Path | None:
         return None
     import pyspark
 
-    home, found = Path(pyspark.__file__).parent, java.stat()
-    said = f"{java} {found.st_mtime_ns} {found.st_size} {pyspark.__version__} {home}"
+    jars = Path(pyspark.__file__).parent / "jars"
+    if not jars.is_dir():
+        return None
+    found = java.stat()
+    said = f"{java} {found.st_mtime_ns} {found.st_size} {jars} {jars.stat().st_mtime_ns}"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headrace"
     return cache / f"spark-{pyspark.__version__}-{hashlib.sha256(said.encode()).hexdigest()[:16]}.jsa"
 
@@ -61,7 +64,10 @@ def make() -> Path | None:
     path = archive_path()
     if path is None or " " in str(path):
         return None
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
     with _alone(path.with_suffix(".lock")) as alone:
         if alone and not path.exists():
             folder = Path(tempfile.mkdtemp(prefix="headrace-classes-"))
@@ -158,4 +164,4 @@ def _same(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatc
 
 if __name__ == "__main__":
     made = make()
-    print(made or "no archive: there is no Java, or the cache folder's name has a space")
+    print(made or "no archive: there is no Java, or no cache folder for it (its name may have no space)")
