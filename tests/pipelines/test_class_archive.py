@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipelines.class_archive import archive_path, java_options, make
+from headrace.pipelines.class_archive import archive_path, forget_old, java_options, make
 
 
 def test_an_archive_belongs_to_one_java_and_one_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,6 +34,15 @@ def test_none_is_made_where_none_is_wanted_or_can_be(tmp_path: Path, monkeypatch
     assert archive_path() is None
 
 
+def test_archives_that_nobody_used_for_long_go_when_one_is_made(tmp_path: Path) -> None:
+    old, new = tmp_path / "spark-1-a.jsa", tmp_path / "spark-1-b.jsa"
+    for path in (old, new):
+        path.touch()
+    os.utime(old, (0, 0))
+    forget_old(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [new.name]
+
+
 @pytest.mark.system
 def test_spark_starts_with_a_file_that_is_no_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -42,23 +51,27 @@ def test_spark_starts_with_a_file_that_is_no_archive(tmp_path: Path, monkeypatch
     path.parent.mkdir(parents=True)
     path.write_bytes(b"no archive" * 1000)
     assert f"-XX:SharedArchiveFile={path}" in java_options()
-    code = (
-        "from pathlib import Path; from headrace.pipelines.spark import start_spark; "
-        f"spark = start_spark('odd', Path({str(tmp_path)!r}), 'local[1]'); print(spark.range(3).count()); spark.stop()"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, check=False)
-    assert done.stdout.split()[-1] == "3", done.stderr
+    assert started(tmp_path)[0] == "3"
 
 
 @pytest.mark.system
-def test_java_uses_the_archive_that_the_set_up_made() -> None:
-    path = make()
-    assert path is not None
-    java = Path(os.environ["JAVA_HOME"]) / "bin" / "java" if "JAVA_HOME" in os.environ else "java"
-    import pyspark
+def test_java_takes_sparks_classes_from_the_archive(tmp_path: Path) -> None:
+    assert make() is not None
+    shown, log = started(tmp_path)
+    assert shown == "3"
+    assert "org.apache.spark.SparkContext source: shared objects file (top)" in log
 
-    jars = Path(pyspark.__file__).parent / "jars"
-    command = [str(java), f"-XX:SharedArchiveFile={path}", "-Xshare:auto", "-Xlog:class+load", "-XX:+UseSerialGC"]
-    command += ["-cp", f"{jars.parent / 'conf'}:{jars}/*", "org.apache.spark.deploy.SparkSubmit", "--version"]
-    loaded = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    assert "org.apache.spark.deploy.SparkSubmit source: shared objects file (top)" in loaded
+
+def started(folder: Path) -> tuple[str, str]:
+    """What a small query shows, and what Java says of the classes that it loads."""
+    code = f"""if True:
+        from pathlib import Path
+        from headrace.pipelines.class_archive import java_options
+        from headrace.pipelines.spark import start_spark
+        spark = start_spark("small", Path({str(folder)!r}), "local[1]", java=java_options() + " -Xlog:class+load")
+        print(spark.range(3).count())
+        spark.stop()
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()[-1], (folder / "spark.log").read_text(errors="replace")

@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,10 +29,11 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import SparkSession
 
-__all__ = ["archive_path", "java_options", "make", "make_in_background"]
+__all__ = ["archive_path", "forget_old", "java_options", "make", "make_in_background"]
 
 _OFF = "HEADRACE_CLASS_ARCHIVE"
 """Set to ``off``, no archive is used or made."""
+_KEPT_S = 30 * 86_400
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
 
 
@@ -56,6 +58,8 @@ def java_options() -> str:
     path = archive_path()
     if path is None or not path.exists() or " " in str(path):
         return ""
+    with contextlib.suppress(OSError):
+        os.utime(path)
     return f"-XX:SharedArchiveFile={path} {_QUIET}"
 
 
@@ -70,12 +74,21 @@ def make() -> Path | None:
         return None
     with _alone(path.with_suffix(".lock")) as alone:
         if alone and not path.exists():
+            forget_old(path.parent)
             folder = Path(tempfile.mkdtemp(prefix="headrace-classes-"))
             try:
                 _record(folder, path)
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
     return path if path.exists() else None
+
+
+def forget_old(cache: Path) -> None:
+    """Remove archives that no Spark was started with for a month: that Java or that Spark is gone."""
+    for found in cache.glob("spark-*.jsa"):
+        if found.stat().st_mtime < time.time() - _KEPT_S:
+            found.unlink(missing_ok=True)
+            found.with_suffix(".lock").unlink(missing_ok=True)
 
 
 def make_in_background() -> None:
