@@ -211,10 +211,18 @@ class ApacheKafka:
     data = None
 
     def __init__(
-        self, folder: Path, *, settings: Mapping[str, str] | None = None, heap: str = "512m", start: bool = True
+        self,
+        folder: Path,
+        *,
+        settings: Mapping[str, str] | None = None,
+        heap: str = "512m",
+        fast: bool = False,
+        start: bool = True,
     ) -> None:
+        """``fast``: as a production server runs, not as one that starts quickly."""
         self.folder = folder
         self.heap = heap
+        self.fast = fast
         folder.mkdir(parents=True, exist_ok=True)
         self.port, self._controller_port = free_port(), free_port()
         self._properties = folder / "server.properties"
@@ -284,7 +292,7 @@ class ApacheKafka:
         self._process = self._spawned()
 
     def _spawned(self) -> _Process:
-        jvm = [f"-Xms{self.heap}", "-XX:+UseG1GC", "-Djava.awt.headless=true"]
+        jvm = [f"-Xms{self.heap}", "-XX:+UseG1GC", "-Djava.awt.headless=true"] if self.fast else ()
         command = java("kafka.Kafka", str(self._properties), heap=self.heap, options=jvm)
         return _Process(command, self.folder / "output.log")
 
