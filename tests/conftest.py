@@ -1,10 +1,10 @@
 """Which tests are system tests, and which of those run side by side.
 
 Tests that start processes or take long are system tests: by their folder, their file, or a mark of their own. System
-tests run in lanes: the tests of one lane one after another in one process, so that they share its servers and its Spark;
-lanes beside each other. A folder is a lane, also one that nothing here knows of, except that all tests on Spark are in
-two: those on the Spark of the test's own process, and those whose apps run in processes of their own. Not more, because
-Spark gives up on a Python process that needs more than ten seconds to come up.
+tests run in lanes: the tests of one lane one after another in one process, so that they share its servers and its
+Spark; lanes beside each other. A folder is a lane, also one that nothing here knows of, except that all tests on Spark
+are in two: those on the Spark of the test's own process, and those whose apps run in processes of their own. Not more,
+because Spark gives up on a Python process that needs more than ten seconds to come up.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ OWN_DRIVERS = (
     "pipelines/test_on_kafka.py",
     "cli/test_demo.py",
 )
+SHARED_SPARK = {"AppUnderTest", "shared_spark", "spark"}
+"""A test whose module or fixtures have one of these names runs on the Spark of its own process."""
 LONGEST_FIRST = ("spark", "drivers", "contract", "clients", "cli", "faults", "serving")
 """Where a run begins, so that no long lane is left for its end."""
 
@@ -47,10 +49,8 @@ def lane_of(item: pytest.Item) -> str:
     place = item.path.resolve().relative_to(HERE)
     if place.as_posix().startswith(OWN_DRIVERS):
         return "drivers"
-    module = getattr(item, "module", None)
-    if hasattr(module, "AppUnderTest") or hasattr(module, "shared_spark") or "spark" in getattr(item, "fixturenames", ()):
-        return "spark"
-    return place.parts[0]
+    names = {*dir(getattr(item, "module", None)), *getattr(item, "fixturenames", ())}
+    return "spark" if names & SHARED_SPARK else place.parts[0]
 
 
 def turn_of(lane: str) -> int:

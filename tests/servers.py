@@ -59,8 +59,8 @@ def die_with_parent() -> None:
 
 
 def free_port() -> int:
-    """A port that nobody listens on. The system gives it to no connection either, so it stays free while a server that is
-    started again is down, whatever other tests do meanwhile."""
+    """A port that nobody listens on. The system gives it to no connection either, so it stays free while a server that
+    is started again is down, whatever other tests do meanwhile."""
     while True:
         port = _DICE.choice(_PORTS)
         with socket.socket() as probe, contextlib.suppress(OSError):
