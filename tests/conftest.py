@@ -42,6 +42,7 @@ settings.load_profile("untimed")
 
 # A test's Spark ends before Java's second compiler pays off: without it, tests on Spark take half the processor time.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+os.environ.setdefault("POLARS_MAX_THREADS", "1")  # as workers have it; frames here are small
 
 
 def lane_of(item: pytest.Item) -> str:
