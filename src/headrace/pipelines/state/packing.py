@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 import polars as pl
 import pyarrow as pa
 
+from headrace.pipelines.worker import settle
+
 __all__ = ["BUCKET", "PACKED", "packer", "read_blob", "unpacker", "write_blob"]
 
 BUCKET = "_bucket"
@@ -51,6 +53,7 @@ def packer(tag: str) -> Arrow:
                 },
                 schema=_ARROW,
             )
+        settle("packing")
 
     return pack
 
