@@ -7,6 +7,7 @@ ROUNDS ?= 20
 SEED ?=
 BENCH ?=
 DEMO_SECONDS ?= 60
+LANES ?= 4
 
 NATIVE := $(shell find native -name target -prune -o -type f \( -name '*.rs' -o -name 'Cargo.*' \) -print)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -21,7 +22,8 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "  Options: ROUNDS=1000 SEED=7 (faults), BENCH='--only produce --quick' (bench-broker), DEMO_SECONDS=20 (demo),"
-	@echo "  PYTHON=python3.13 (setup), T='tests/log -k compaction' (unit, system: what to run instead of all)."
+	@echo "  PYTHON=python3.13 (setup), T='tests/log -k compaction' (unit, system: what to run instead of all),"
+	@echo "  LANES=2 (system: how many processes of tests at once, where memory is short)."
 
 setup: .venv/kernel.stamp ## Make .venv, install what Headrace needs, build the native kernel
 
@@ -77,9 +79,9 @@ unit: setup ## Fast tests: no server, under a minute
 	@$(HEAD) "Unit tests"
 	@$(BIN)/pytest -q -n auto -m "not system" $(T)
 
-system: setup kafka .venv/classes.stamp ## Tests with real processes: clients, contract with Apache Kafka, faults
+system: setup kafka .venv/classes.stamp ## Tests with real processes: clients, contract with Apache Kafka, faults, apps on Spark
 	@$(HEAD) "System tests"
-	@$(BIN)/pytest -m system --durations=15 $(T)
+	@$(BIN)/pytest -m system --durations=15 $(if $(T),$(T),-n $(LANES) --dist loadgroup --no-loadscope-reorder)
 
 format: setup ## Format the code and fix what ruff can fix
 	@$(BIN)/ruff check --fix .
@@ -90,6 +92,7 @@ faults: setup ## Kill and pause the node while clients work, and check all they 
 	@$(BIN)/python -m tests.faults.kill_rounds --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.faults.campaign --rounds $$(( ($(ROUNDS) + 9) / 10 )) $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.pipelines.kill_rounds --kills $(ROUNDS) $(if $(SEED),--seed $(SEED))
+	@HEADRACE_EXAMPLES=$$(( ($(ROUNDS) + 9) / 10 )) $(BIN)/pytest -q -n auto --timeout 0 -m "not system" tests/state tests/patterns
 
 bench-broker: setup kafka ## Headrace against Apache Kafka, side by side (about an hour; BENCH='--quick')
 	@$(BIN)/python -m benchmarks.bench_broker $(BENCH)
