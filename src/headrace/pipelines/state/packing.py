@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import polars as pl
 import pyarrow as pa
 
+from headrace.pipelines.worker import settle
+
 __all__ = ["BUCKET", "PACKED", "packer", "read_blob", "unpacker", "write_blob"]
 
 BUCKET = "_bucket"
@@ -55,6 +57,7 @@ def packer(inputs: Mapping[str, Mapping[str, str]]) -> Arrow:
                     },
                     schema=_ARROW,
                 )
+        settle("packing")
 
     return pack
 

@@ -15,6 +15,7 @@ from headrace.pipelines.state.chunks import decode
 from headrace.pipelines.state.log import CHUNK_KEY, CHUNK_VALUE, HEAD, BucketLog, Head
 from headrace.pipelines.state.operator import Operator, Step
 from headrace.pipelines.state.packing import read_blob, write_blob
+from headrace.pipelines.worker import settle
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,6 +77,7 @@ class KeyedProcessor(StatefulProcessor):
 
     def close(self) -> None:
         """Spark is done with a partition."""
+        settle("state")
 
     def _step(self, bucket: int, delta: Mapping[str, pl.DataFrame], times: Any, *, due: bool) -> Iterator[pd.DataFrame]:
         import pandas as pd
