@@ -54,7 +54,7 @@ def keyed(
     for other in packed[1:]:
         rows = rows.unionAll(other)
     timed = any(has_watermark(one.frame) for one in inputs.values())
-    address = Address(query.query, next_operator(), query.bootstrap, query.client)
+    address = Address(query.query, next_operator(), query.bootstrap, query.client, query.buckets)
     processor = KeyedProcessor(operator, schemas, _key_count(inputs, operator), address)
     seed = None if query.seed is None else seeded(rows.sparkSession, query.seed, address.operator)
     stepped = rows.groupBy("bucket").transformWithStateInPandas(
