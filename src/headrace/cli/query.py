@@ -118,7 +118,7 @@ def rescale(
 
 
 def _command(name: str, action: str, server: str, client: list[str] | None) -> None:
-    from headrace.pipelines.catalog import send_command
+    from headrace.feed.catalog import send_command
 
     known = _queries(server, client)
     if name not in known:
@@ -148,7 +148,7 @@ def _answer(name: str, before: dict[str, Any], action: str, ask: Callable[[], di
 
 
 def _queries(server: str, client: list[str] | None) -> dict[str, dict[str, Any]]:
-    from headrace.pipelines.catalog import read_catalog
+    from headrace.feed.catalog import read_catalog
 
     found = read_catalog(_feed_cluster(server, client), "query")
     return {f"{one['app']}.{one['name']}": one for _, one in sorted(found.items())}

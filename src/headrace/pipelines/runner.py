@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import FolderInUse, HeadraceError, ServerAway, UnknownTopic
+from headrace.feed.catalog import Catalog, Commands, iso_now, read_catalog
 from headrace.feed.cluster import Cluster
+from headrace.feed.topics import COMPACTED, MARKS, delete_topics, ensure_topic, read_table
 from headrace.pipelines.app import App
-from headrace.pipelines.catalog import Catalog, Commands, iso_now, read_catalog
 from headrace.pipelines.checkpoint import Checkpoint
 from headrace.pipelines.declarations import Kind, Query
 from headrace.pipelines.delivery import Deliverer
@@ -30,7 +31,6 @@ from headrace.pipelines.plan import planned, sources
 from headrace.pipelines.running import RunningQuery
 from headrace.pipelines.settings import RunSettings, Until
 from headrace.pipelines.spark import start_spark
-from headrace.pipelines.topics import COMPACTED, MARKS, delete_topics, ensure_topic, read_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import KafkaError, Producer, TopicPartition
 
 from headrace.feed.cluster import Cluster
-from headrace.pipelines.topics import CATALOG, MARKS, ensure_topic, read_table
+from headrace.feed.topics import CATALOG, MARKS, ensure_topic, read_table
 
 __all__ = ["Catalog", "Commands", "iso_now", "read_catalog", "send_command"]
 
