@@ -2,10 +2,10 @@
 
 ::
 
-    HOME/worker/            Kafka Connect, on the class path
-    HOME/plugins/postgres/  Debezium's connector for PostgreSQL; a plugin has a class loader of its own
-    HOME/plugins/binlog/    Debezium's connectors for MariaDB and MySQL
-    HOME/fetched            which list was fetched
+    HOME/worker/             Kafka Connect, on the class path
+    HOME/postgres/debezium/  the connector for PostgreSQL: a plugin, which has a class loader of its own
+    HOME/binlog/debezium/    the connectors for MariaDB and MySQL
+    HOME/fetched             which list was fetched
 
 They are fetched with Maven where it is installed, otherwise with the Ivy in PySpark's jars, into a folder beside the
 final one, which takes its place when everything is there and right.
@@ -55,7 +55,8 @@ class Jar:
 def jars() -> tuple[Jar, ...]:
     """The list."""
     lines = [line.split() for line in _LIST.read_text().splitlines() if line and not line.startswith("#")]
-    return tuple(Jar(folder, *name.split(":"), sha256) for folder, name, sha256 in lines)
+    split = [(folder, name.split(":"), sha256) for folder, name, sha256 in lines]
+    return tuple(Jar(folder, group, artifact, version, sha256) for folder, (group, artifact, version), sha256 in split)
 
 
 def default_home() -> Path:
@@ -114,9 +115,10 @@ def install(home: Path, progress: Callable[[int, int], None] | None = None, *, u
         command = _maven(wanted, part) if (using or fetcher()) == "maven" else _ivy_command(wanted, part)
         _run(command, part, len(wanted), progress)
         _verify(wanted, part)
-        (part / "plugins").mkdir()
         for folder in _PLUGINS:
-            (part / folder).rename(part / "plugins" / folder)
+            (part / folder).rename(part / "debezium")
+            (part / folder).mkdir()
+            (part / "debezium").rename(part / folder / "debezium")
         (part / _DONE).write_text(_fingerprint())
         if home.exists():
             shutil.rmtree(home)

@@ -1,8 +1,8 @@
 """The Connect worker: one JVM with Kafka Connect in distributed mode, exactly-once source support on.
 
 It is a child that dies with us. Its files are in one folder: ``worker.properties`` (readable by the owner alone: it may
-hold the log's password), ``log4j2.properties`` and ``worker.log``. Passwords of databases are in its environment and nowhere
-else; connectors refer to them (``${env:NAME}``). Its REST interface listens on a free loopback port.
+hold the log's password), ``log4j2.properties`` and ``worker.log``. Passwords of databases are in its environment and
+nowhere else; connectors refer to them (``${env:NAME}``). Its REST interface listens on a free loopback port.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ class WorkerSettings:
     folder: Path
     home: Path
     """Where the jars are."""
+    plugins: tuple[str, ...] = ("postgres",)
+    """``postgres``, ``binlog``: those that are needed."""
     client: Mapping[str, str] = field(default_factory=dict)
     """Settings of Kafka clients, under librdkafka's names, as everywhere in Headrace."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -113,14 +115,12 @@ def worker_properties(settings: WorkerSettings, port: int) -> dict[str, str]:
         "group.id": settings.group,
         **topics,
         "exactly.once.source.support": "enabled",
-        "plugin.path": str(settings.home / "plugins"),
+        "plugin.path": ",".join(str(settings.home / name) for name in settings.plugins),
         "plugin.discovery": "service_load",
-        "key.converter": json,
-        "key.converter.schemas.enable": "false",
-        "value.converter": json,
-        "value.converter.schemas.enable": "false",
-        "header.converter": json,
-        "header.converter.schemas.enable": "false",
+        **{f"{part}.converter": json for part in ("key", "value", "header")},
+        **{f"{part}.converter.schemas.enable": "false" for part in ("key", "value", "header")},
+        # a null in a column that has a default is a null
+        **{f"{part}.converter.replace.null.with.default": "false" for part in ("key", "value", "header")},
         "offset.flush.interval.ms": "1000",
         "scheduled.rebalance.max.delay.ms": "0",
         "session.timeout.ms": "6000",
