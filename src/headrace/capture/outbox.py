@@ -1,0 +1,33 @@
+"""Rows of an outbox table as events: what Debezium's event router makes of them, for databases that it does not know.
+
+::
+
+    key       the column ``key``, as text
+    value     the column ``payload``: JSON as it was written
+    headers   id, eventType, aggregateType, and the columns that were named as headers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.capture.declarations import Outbox
+from headrace.capture.envelopes import Change, ChangeRecord, to_json
+
+__all__ = ["event_record"]
+
+
+def event_record(change: Change, outbox: Outbox) -> Iterator[ChangeRecord]:
+    """The event of a row that was inserted; nothing for other changes."""
+    row = change.after
+    if row is None or change.op not in ("c", "r"):
+        return
+    named = {"id": outbox.id, "eventType": outbox.type, "aggregateType": outbox.aggregate}
+    named |= {name: name for name in outbox.headers}
+    headers = [(header, _text(row[column])) for header, column in named.items() if row[column] is not None]
+    payload = row[outbox.payload]
+    yield ChangeRecord(_text(row[outbox.key]), None if payload is None else _text(payload), headers)
+
+
+def _text(value: object) -> bytes:
+    return value.encode() if isinstance(value, str) else to_json(value)
