@@ -114,7 +114,9 @@ class Postgres:
                     raise ServerFailed((self.folder / "postgres.log").read_text(errors="replace")[-2000:]) from None
                 time.sleep(0.05)
 
-    def connect(self, database: str = "postgres", user: str = "postgres", password: str = "") -> psycopg.Connection[Any]:
+    def connect(
+        self, database: str = "postgres", user: str = "postgres", password: str = ""
+    ) -> psycopg.Connection[Any]:
         return psycopg.connect(self.dsn(database, user, password), autocommit=True, connect_timeout=10)
 
     def execute(self, sql: str, database: str = "postgres") -> list[tuple[Any, ...]]:

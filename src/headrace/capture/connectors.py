@@ -83,12 +83,17 @@ class Connector:
         """Where it tells of snapshots."""
         return f"headrace.connect.{self.app}.notifications"
 
-    def config(self, own_schema: str, bootstrap: str, access: Mapping[str, str], server_id: int = 0) -> dict[str, str]:
+    @property
+    def schema_topic(self) -> str:
+        """Where it keeps the schemas of tables over time (MariaDB and MySQL)."""
+        return f"headrace.connect.{self.app}.schemas.{self._mark}"
+
+    def config(self, own_schema: str, bootstrap: str, access: Mapping[str, str]) -> dict[str, str]:
         """The configuration, for a signal and heartbeat table in ``own_schema``."""
         if isinstance(self.source, Postgres):
             special = _postgres(self, own_schema)
         else:
-            special = _binlog(self, own_schema, bootstrap, access, server_id)
+            special = _binlog(self, own_schema, bootstrap, access)
         return {**_common(self, own_schema), **special, **_transforms(self, own_schema)}
 
 
@@ -174,16 +179,14 @@ def _postgres(connector: Connector, own_schema: str) -> dict[str, str]:
     }
 
 
-def _binlog(
-    connector: Connector, own_schema: str, bootstrap: str, access: Mapping[str, str], server_id: int
-) -> dict[str, str]:
+def _binlog(connector: Connector, own_schema: str, bootstrap: str, access: Mapping[str, str]) -> dict[str, str]:
     kind = "MariaDb" if connector.kind == "mariadb" else "MySql"
     history = "schema.history.internal"
     own = [f"{own_schema}.{connector.heartbeat_table}", f"{own_schema}.{connector.signal_table}"]
     clients = {f"{history}.{role}.{name}": v for role in ("producer", "consumer") for name, v in access.items()}
     return {
         "connector.class": f"io.debezium.connector.{kind.lower()}.{kind}Connector",
-        "database.server.id": str(server_id),
+        "database.server.id": str(_server_id(connector)),
         "database.include.list": ",".join(sorted({re.escape(_database(table)) for table in connector.tables})),
         "table.include.list": ",".join([_names(connector.tables), *(re.escape(name) for name in own)]),
         "heartbeat.action.query": f"UPDATE `{own_schema}`.`{connector.heartbeat_table}` SET beat = now(6)",
@@ -194,7 +197,7 @@ def _binlog(
         "skipped.operations": "t",
         history: "io.debezium.storage.kafka.history.KafkaSchemaHistory",
         f"{history}.kafka.bootstrap.servers": bootstrap,
-        f"{history}.kafka.topic": f"headrace.connect.{connector.app}.schemas.{connector._mark}",
+        f"{history}.kafka.topic": connector.schema_topic,
         f"{history}.store.only.captured.tables.ddl": "true",
         **clients,
     }
@@ -263,6 +266,11 @@ def _outbox(table: Captured) -> dict[str, str]:
 def _keys(tables: Sequence[Captured]) -> dict[str, str]:
     chosen = [f"{re.escape(table.source.table_name)}:{','.join(table.key)}" for table in tables if table.key]
     return {"message.key.columns": ";".join(chosen)} if chosen else {}
+
+
+def _server_id(connector: Connector) -> int:
+    """A number of its own among the replicas of a server."""
+    return 1_000_000 + zlib.crc32(f"{connector.app} {connector.server}".encode()) % 2_000_000_000
 
 
 def _names(tables: Iterable[Captured]) -> str:
