@@ -9,12 +9,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from headrace.capture.declarations import Outbox
+from headrace.capture.declarations import Outbox, Source
 from headrace.capture.envelopes import Change, ChangeRecord, to_json
 
-__all__ = ["event_record"]
+__all__ = ["event_record", "outbox"]
+
+
+def outbox(
+    source: Source,
+    *,
+    id: str = "id",
+    aggregate: str = "aggregatetype",
+    key: str = "aggregateid",
+    type: str = "type",
+    payload: str = "payload",
+    headers: Iterable[str] = (),
+) -> Outbox:
+    """An outbox table as the source of a stream: ``app.stream(..., capture=hr.outbox(hr.Postgres(...)))``.
+
+    An application writes its state and its events in one transaction of its database; each row that is inserted into
+    the outbox becomes one event. The arguments name the table's columns: a unique id, what kind of thing the event is
+    about and which one (the event's key), its type, its payload (JSON); ``headers`` more columns to be sent as headers.
+    """
+    return Outbox(source, id, aggregate, key, type, payload, tuple(headers))
 
 
 def event_record(change: Change, outbox: Outbox) -> Iterator[ChangeRecord]:
