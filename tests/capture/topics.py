@@ -41,6 +41,8 @@ class Reader:
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.changes: list[Change] = []
         self.is_raw = False
+        self._rows: dict[str, dict[str, Any]] = {}
+        self._folded = 0
         self._consumer: Consumer = Cluster(bootstrap, {}).consumer()
         self._consumer.assign([TopicPartition(topic, 0, 0)])
 
@@ -72,14 +74,14 @@ class Reader:
 
     def table(self) -> dict[str, dict[str, Any]]:
         """The latest row of each key: what the topic says the table is."""
-        rows: dict[str, dict[str, Any]] = {}
-        for change in self.changes:
+        for change in self.changes[self._folded :]:
             key = json.dumps(change.key, sort_keys=True)
             if change.row is None:
-                rows.pop(key, None)
+                self._rows.pop(key, None)
             else:
-                rows[key] = change.row
-        return rows
+                self._rows[key] = change.row
+        self._folded = len(self.changes)
+        return self._rows
 
     def close(self) -> None:
         self._consumer.close()
