@@ -12,12 +12,12 @@ from tests.servers import Headrace
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+def postgres() -> Iterator[Postgres]:
     if postgres_bin() is None:
         pytest.skip("PostgreSQL is not installed: apt-get install postgresql, or make databases")
-    server = Postgres(tmp_path_factory.mktemp("postgres"))
+    server = Postgres()
     yield server
-    server.stop()
+    server.close()
 
 
 @pytest.fixture(scope="session")

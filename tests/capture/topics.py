@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
 from headrace.feed.cluster import Cluster
 
@@ -40,6 +40,9 @@ class Reader:
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.changes: list[Change] = []
+        self.is_raw = False
+        self._rows: dict[str, dict[str, Any]] = {}
+        self._folded = 0
         self._consumer: Consumer = Cluster(bootstrap, {}).consumer()
         self._consumer.assign([TopicPartition(topic, 0, 0)])
 
@@ -57,22 +60,28 @@ class Reader:
                     )
                 )
 
+    def raw(self, seconds: float) -> list[Message]:
+        """Records as they are, for topics that are not changes."""
+        self.is_raw = True
+        return [message for message in self._consumer.consume(10_000, seconds) if message.error() is None]
+
     def until(self, enough: Callable[[], bool], patience: float = 180.0) -> None:
         deadline = time.monotonic() + patience
         while not enough():
             assert time.monotonic() < deadline, f"{len(self.changes)} changes came, the last: {self.changes[-1:]}"
-            self.read()
+            if not self.is_raw:
+                self.read()
 
     def table(self) -> dict[str, dict[str, Any]]:
         """The latest row of each key: what the topic says the table is."""
-        rows: dict[str, dict[str, Any]] = {}
-        for change in self.changes:
+        for change in self.changes[self._folded :]:
             key = json.dumps(change.key, sort_keys=True)
             if change.row is None:
-                rows.pop(key, None)
+                self._rows.pop(key, None)
             else:
-                rows[key] = change.row
-        return rows
+                self._rows[key] = change.row
+        self._folded = len(self.changes)
+        return self._rows
 
     def close(self) -> None:
         self._consumer.close()

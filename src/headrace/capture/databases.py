@@ -11,7 +11,7 @@ from headrace.capture.health import Health
 from headrace.capture.problems import Problem
 from headrace.errors import HeadraceError
 
-__all__ = ["drop", "health", "prepare", "problems", "signal"]
+__all__ = ["drop", "has_reached", "health", "position", "prepare", "problems", "signal"]
 
 _HOMES = {
     "postgres": ("postgres", "postgres_setup"),
@@ -47,6 +47,16 @@ def health(connector: Connector, offset: Mapping[str, Any] | None) -> Health:
     found = _module(connector).health(connector, offset)
     assert isinstance(found, Health)
     return found
+
+
+def position(connector: Connector) -> Any:
+    """Where the database's log ends now."""
+    return _module(connector).position(connector)
+
+
+def has_reached(connector: Connector, offset: Mapping[str, Any], end: Any) -> bool:
+    """Whether a stored position is at or behind an end of the database's log that was asked for before."""
+    return bool(_module(connector).has_reached(offset, end))
 
 
 def _module(connector: Connector, place: int = 0) -> Any:

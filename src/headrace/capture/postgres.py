@@ -31,11 +31,13 @@ __all__ = [
     "Slot",
     "drop",
     "error_line",
+    "has_reached",
     "health",
     "look",
     "look_at",
     "open_database",
     "own_schema",
+    "position",
     "quoted",
     "quoted_table",
     "signal",
@@ -143,6 +145,17 @@ def health(connector: Connector, offset: Mapping[str, Any] | None) -> Health:
     with open_database(_source(connector)) as connection:
         slot = slot_of(connection, connector)
     return Health(slot.lag_bytes, slot.retained_bytes, slot.keep_bytes, _refusal(connector, slot, offset))
+
+
+def position(connector: Connector) -> int:
+    """Where the server's log ends now."""
+    with open_database(_source(connector)) as connection:
+        return slot_of(connection, connector).current_lsn
+
+
+def has_reached(offset: Mapping[str, Any], end: int) -> bool:
+    """Whether a stored position is at that end or behind it. Heartbeats move it on."""
+    return not offset.get("snapshot") and int(offset.get("lsn") or 0) >= end
 
 
 def _refusal(connector: Connector, slot: Slot, offset: Mapping[str, Any] | None) -> str | None:

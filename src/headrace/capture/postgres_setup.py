@@ -143,17 +143,27 @@ def _table_problems(connection: Connection, connector: Connector, table: Capture
 
 
 def _setup_problems(connection: Connection, connector: Connector) -> Iterator[Problem]:
-    """What is still to be made and we may not make."""
-    missing = _setup(connection, connector)
-    if not missing:
-        return
-    with connection.transaction(force_rollback=True):
+    """What is still to be made and we may not make, and what we may not do with what somebody else has made."""
+    missing, denied = _setup(connection, connector), None
+    try:
+        with connection.transaction(force_rollback=True):
+            for statement in missing:
+                connection.execute(statement.encode())
+    except psycopg.errors.InsufficientPrivilege as error:
+        denied = error_line(error)
+    if denied is not None:
         for statement in missing:
-            try:
-                with connection.transaction():
-                    connection.execute(statement.encode())
-            except psycopg.errors.InsufficientPrivilege as error:
-                yield Problem(f"{_user(connector)} may not set up capture: {error_line(error)}.", f"{statement};")
+            yield Problem(f"{_user(connector)} may not set up capture ({denied}).", f"{statement};")
+    schema = own_schema(connection, connector)
+    needed = {connector.signal_table: ("SELECT", "INSERT", "DELETE"), connector.heartbeat_table: ("SELECT", "UPDATE")}
+    for table, rights in needed.items():
+        name = f"{quoted(schema)}.{quoted(table)}"
+        for right in rights if _exists(connection, schema, table) else ():
+            row = connection.execute("select has_table_privilege(%s, %s)", [name, right]).fetchone()
+            if row is not None and not row[0]:
+                cure = f"GRANT {', '.join(rights)} ON {name} TO {quoted(connector.source.user)};"
+                yield Problem(f"{_user(connector)} may not {right.lower()} in {schema}.{table}.", cure)
+                break
 
 
 def _setup(connection: Connection, connector: Connector) -> list[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from headrace.capture import databases
 from headrace.capture.connectors import connectors_of
@@ -21,7 +22,7 @@ from headrace.feed.catalog import Catalog, Commands, iso_now
 from headrace.feed.cluster import Cluster
 from headrace.feed.topics import ensure_topic
 
-__all__ = ["COMMANDS", "CaptureRun", "preflight"]
+__all__ = ["COMMANDS", "CaptureRun", "locked", "preflight"]
 
 COMMANDS = "capture-command"
 LISTEN_S = 0.5
@@ -101,6 +102,16 @@ class CaptureRun:
         jvm = self.supervisor.statuses if self.supervisor is not None else []
         return [*jvm, *(self._sqlite_status(one) for one in self._sqlite)]
 
+    def wait_until_current(self, given_up: threading.Event, patience_s: float = 3600.0) -> bool:
+        """Wait until all that is in the databases now is in the log; False if it was given up, or one has failed."""
+        if self.supervisor is not None and not self.supervisor.wait_until_current(given_up, patience_s):
+            return False
+        for one in self._sqlite:
+            while one.status.state not in ("streaming", "failed") or one.status.pending:
+                if given_up.wait(0.05):
+                    return False
+        return all(one.status.state != "failed" for one in self._sqlite)
+
     def ask(self, name: str, action: str) -> None:
         """Do something with a table: ``pause``, ``resume``, ``snapshot``, ``snapshot-stop|hold|go``."""
         for one in self._sqlite:
@@ -153,6 +164,16 @@ class CaptureRun:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+@contextlib.contextmanager
+def locked(settings: CaptureSettings, app: str) -> Iterator[None]:
+    """Hold an app's captures while the block runs: nobody else runs them from this folder."""
+    lock = _locked(settings, app)
+    try:
+        yield
+    finally:
+        os.close(lock)
 
 
 def _locked(settings: CaptureSettings, app: str) -> int:

@@ -26,6 +26,8 @@ class Snapshots:
     """The last snapshot of each table, by connector and the database's name of the table."""
 
     tables: dict[tuple[str, str], SnapshotState] = field(default_factory=dict)
+    attempts: dict[str, int] = field(default_factory=dict)
+    """How often each connector has begun its initial snapshot."""
 
     def read(self, values: Iterable[bytes]) -> None:
         """Take in records of the notification topic."""
@@ -46,6 +48,8 @@ class Snapshots:
 
     def _take(self, kind: str, word: str, more: Mapping[str, Any]) -> None:
         connector = str(more.get("connector_name", ""))
+        if (kind, word) == ("initial", "STARTED"):
+            self.attempts[connector] = self.attempts.get(connector, 0) + 1
         states = {
             "STARTED": "running",
             "IN_PROGRESS": "running",

@@ -26,6 +26,7 @@ from headrace.capture.rest import RestRefused
 from headrace.capture.settings import CaptureSettings
 from headrace.capture.snapshots import Snapshots
 from headrace.capture.status import TableStatus
+from headrace.capture.sweep import sweep
 from headrace.capture.watchdog import Action, Seen, Watchdog
 from headrace.capture.worker import ConnectWorker, WorkerSettings, java_client_settings
 from headrace.errors import HeadraceError, ServerAway
@@ -53,6 +54,9 @@ class _Watched:
         self.watchdog = Watchdog()
         self.refusal: str | None = None
         self.health = Health()
+        self.offset: dict[str, Any] | None = None
+        self.partitions: dict[str, list[int]] = {}
+        self.sweeps: dict[str, dict[str, Any]] = {}
         self.state = "starting"
         self.error: str | None = None
         self.tables = {
@@ -108,6 +112,23 @@ class Supervisor:
         with self._lock:
             self._asked.append((name, action))
 
+    def wait_until_current(self, given_up: threading.Event, patience_s: float) -> bool:
+        """Wait until all that is in the databases now is in the log; False if it was given up, or one has failed."""
+        ends = {one.connector.name: databases.position(one.connector) for one in self._watched}
+        deadline = time.monotonic() + patience_s
+        while time.monotonic() < deadline and not given_up.wait(0.2):
+            if any(one.state == "failed" for one in self.statuses):
+                return False
+            reached = [
+                one.offset is not None
+                and databases.has_reached(one.connector, one.offset, ends[one.connector.name])
+                and all(status.state == "streaming" for status in one.tables.values())
+                for one in self._watched
+            ]
+            if all(reached):
+                return True
+        return False
+
     @property
     def statuses(self) -> list[TableStatus]:
         """How all tables are doing."""
@@ -155,6 +176,8 @@ class Supervisor:
     def _start_worker(self) -> None:
         if self.worker is not None:
             self.worker.kill()
+        for watched in self._watched:
+            self._note_first_snapshot(watched)
         kinds = {watched.connector.kind for watched in self._watched}
         self.worker = ConnectWorker(
             WorkerSettings(
@@ -204,6 +227,45 @@ class Supervisor:
         if before != wanted:
             _patiently(lambda: rest.resume(connector.name), self.stop_asked)
 
+    def _note_first_snapshot(self, watched: _Watched) -> None:
+        """Remember that an initial snapshot is still to come to its end, and if its topics have rows already."""
+        offset = stored_offset(self.cluster, watched.connector)
+        watched.sweeps = read_catalog(self.cluster, "capture-sweep")
+        if offset is not None and not offset.get("snapshot"):
+            return
+        for table in watched.connector.tables:
+            name = f"{self.app}/{table.name}"
+            has_rows = any(end > start for start, end in self.cluster.bounds(table.topic).values())
+            if table.outbox is None and not watched.sweeps.get(name, {}).get("repeated"):
+                watched.sweeps[name] = {"repeated": has_rows}
+                self._catalog.put(f"capture-sweep/{name}", watched.sweeps[name])
+        self._catalog.flush()
+
+    def _sweep(self, worker: ConnectWorker, watched: _Watched, state: str) -> None:
+        """Once the initial snapshot is complete: delete what its last attempt did not see, if there were several."""
+        if not watched.sweeps or state != "RUNNING" or watched.offset is None or watched.offset.get("snapshot"):
+            return
+        connector = watched.connector
+        again = self.snapshots.attempts.get(connector.name, 0) > 1
+        tables = [table for table in connector.tables if f"{self.app}/{table.name}" in watched.sweeps]
+        repeated = [table for table in tables if again or watched.sweeps[f"{self.app}/{table.name}"]["repeated"]]
+        if repeated:
+            _patiently(lambda: worker.rest.stop(connector.name), self.stop_asked)
+            _until_stopped(worker, connector.name, self.stop_asked)
+            for table in repeated:
+                seen = self.snapshots.of(connector.name, table.source.table_name)
+                about = {"connector": "headrace", "name": connector.name, "table": table.source.table_name}
+                nothing = seen is not None and seen.kind == "initial" and seen.rows == 0
+                gone = sweep(self.cluster, table.topic, about, nothing_read=nothing)
+                if gone:
+                    self._told(f"table {table.name}: {gone} rows had gone before the snapshot was repeated; deleted")
+        for table in tables:
+            self._catalog.put(f"capture-sweep/{self.app}/{table.name}", None)
+            del watched.sweeps[f"{self.app}/{table.name}"]
+        self._catalog.flush()
+        if repeated:
+            _patiently(lambda: worker.rest.resume(connector.name), self.stop_asked)
+
     def _drop_strangers(self, worker: ConnectWorker) -> None:
         """Connectors of databases that the app no longer captures are stopped; their slots are told of."""
         ours = {watched.connector.name for watched in self._watched}
@@ -235,6 +297,7 @@ class Supervisor:
     def _look(self, worker: ConnectWorker, watched: _Watched) -> Action:
         connector = watched.connector
         seen, offset = self._see(worker, watched)
+        watched.offset = offset or watched.offset
         database_away = None
         try:
             watched.health = databases.health(connector, offset)
@@ -255,6 +318,7 @@ class Supervisor:
             self._told(f"connector of {connector.server}: its task is started anew ({watched.error or 'it hangs'})")
             _patiently(lambda: worker.rest.restart(connector.name), self.stop_asked)
         self._describe(watched, seen.state, offset, database_away)
+        self._sweep(worker, watched, seen.state)
         return action
 
     def _see(self, worker: ConnectWorker, watched: _Watched) -> tuple[Seen, dict[str, Any] | None]:
@@ -278,7 +342,10 @@ class Supervisor:
     def _ends(self, watched: _Watched) -> dict[str, int] | None:
         try:
             names = [watched.connector.heartbeat_topic, *(table.topic for table in watched.connector.tables)]
-            found = {name: sum(self.cluster.ends(name, [0]).values()) for name in names}
+            for name in names:
+                if name not in watched.partitions:
+                    watched.partitions[name] = self.cluster.partitions(name)
+            found = {name: sum(self.cluster.ends(name, watched.partitions[name]).values()) for name in names}
         except HeadraceError:
             self.cluster.close()
             return None
@@ -394,6 +461,16 @@ def _age_s(offset: Mapping[str, Any] | None) -> float | None:
         return None
     at_us = offset.get("ts_usec") or (offset["ts_sec"] * 1_000_000 if "ts_sec" in offset else None)
     return None if at_us is None else round(max(0.0, time.time() - at_us / 1e6), 1)
+
+
+def _until_stopped(worker: ConnectWorker, name: str, stop: threading.Event, patience_s: float = 60.0) -> None:
+    deadline = time.monotonic() + patience_s
+    while time.monotonic() < deadline and not stop.is_set():
+        status = worker.rest.status(name)
+        if status["connector"]["state"] == "STOPPED" and not status.get("tasks"):
+            return
+        time.sleep(0.1)
+    raise ServerAway(f"connector {name} does not stop.")
 
 
 def _patiently(ask: Callable[[], None], stop: threading.Event, patience_s: float = 60.0) -> None:

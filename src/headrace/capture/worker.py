@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -183,6 +184,7 @@ class ConnectWorker:
                     "-XX:MaxMetaspaceSize=160m",
                     "-XX:ReservedCodeCacheSize=64m",
                     "-Xss512k",
+                    *shlex.split(os.environ.get("HEADRACE_CAPTURE_JAVA", "")),
                     f"-Dlog4j2.configurationFile={logging}",
                     "-cp",
                     f"{self.settings.home / 'worker'}/*",
