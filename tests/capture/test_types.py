@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from headrace.pipelines.source.captured import captured_rows
 from headrace.pipelines.source.options import SourceOptions
 from headrace.pipelines.source.shape import Shape
 from headrace.views.arrow import arrow_type
-from tests.capture.databases import Postgres
+from tests.capture.databases import MariaDB, Postgres, mariadb_bin
 from tests.capture.topics import Reader
 from tests.servers import ROOT, Headrace
 
@@ -120,9 +120,52 @@ POSTGRES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+MARIADB: dict[str, tuple[str, dict[str, Any]]] = {
+    "tinyint(4)": ("smallint", {"-128": -128, "127": 127}),
+    "tinyint(1)": ("smallint", {"1": 1, "0": 0}),
+    "tinyint(3) unsigned": ("smallint", {"255": 255}),
+    "smallint(6)": ("smallint", {"-32768": -32768}),
+    "smallint(5) unsigned": ("int", {"65535": 65535}),
+    "mediumint(9)": ("int", {"8388607": 8388607}),
+    "int(11)": ("int", {"-2147483648": -(2**31)}),
+    "int(10) unsigned": ("bigint", {"4294967295": 2**32 - 1}),
+    "bigint(20)": ("bigint", {"9223372036854775807": 2**63 - 1, "-9223372036854775808": -(2**63)}),
+    "bigint(20) unsigned": ("decimal(20,0)", {"18446744073709551615": Decimal(2**64 - 1)}),
+    "float": ("float", {"1.5": 1.5}),
+    "double": ("double", {"0.1": 0.1, "1e308": 1e308, "-2.5e-300": -2.5e-300}),
+    "decimal(10,2)": ("decimal(10,2)", {"12345678.90": Decimal("12345678.90"), "-0.01": Decimal("-0.01")}),
+    "decimal(65,5)": (
+        "string",
+        {"12345678901234567890123456789012345678901.5": "12345678901234567890123456789012345678901.50000"},
+    ),
+    "bit(1)": ("boolean", {"b'1'": True, "b'0'": False}),
+    "bit(8)": ("binary", {"b'10000001'": b"\x81"}),
+    "varchar(20)": ("string", {"'ä\"x'": 'ä"x', "''": ""}),
+    "char(5)": ("string", {"'ab'": "ab"}),
+    "text": ("string", {"'abc'": "abc"}),
+    "enum('sad','ok')": ("string", {"'ok'": "ok"}),
+    "set('a','b')": ("string", {"'a,b'": "a,b"}),
+    "json": ("string", {"'{\"a\": [1, 2]}'": '{"a": [1, 2]}'}),
+    "uuid": ("string", {"'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'": "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"}),
+    "blob": ("binary", {"x'00ff10'": b"\x00\xff\x10", "''": b""}),
+    "varbinary(10)": ("binary", {"x'01ff'": b"\x01\xff"}),
+    "date": ("date", {"'2026-01-31'": dt.date(2026, 1, 31), "'9999-12-31'": dt.date(9999, 12, 31)}),
+    "datetime": ("timestamp", {"'2026-01-31 12:34:56'": utc(2026, 1, 31, 12, 34, 56)}),
+    "datetime(6)": ("timestamp", {"'1969-12-31 23:59:59.123456'": utc(1969, 12, 31, 23, 59, 59, 123456)}),
+    "timestamp(6)": ("timestamp", {"'2026-01-31 12:34:56.123456'": utc(2026, 1, 31, 12, 34, 56, 123456)}),
+    "time(6)": ("string", {"'12:34:56.123456'": "12:34:56.123456Z"}),
+    "year(4)": ("int", {"2026": 2026}),
+}
+
+
 @pytest.mark.parametrize("native", POSTGRES)
 def test_a_type_of_postgres_is_read_as(native: str) -> None:
     assert spark_type("postgres", native) == POSTGRES[native][0]
+
+
+@pytest.mark.parametrize("native", MARIADB)
+def test_a_type_of_mariadb_is_read_as(native: str) -> None:
+    assert spark_type("mariadb", native) == spark_type("mysql", native) == MARIADB[native][0]
 
 
 def rows_of(types: dict[str, tuple[str, dict[str, Any]]]) -> Iterator[tuple[list[str], list[Any]]]:
@@ -157,39 +200,63 @@ def same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-@pytest.mark.system
-@pytest.mark.timeout(600)
-def test_every_value_of_postgres_is_read_as_it_was(postgres: Postgres, log: Headrace, tmp_path: Path) -> None:
-    postgres.execute("create type mood as enum ('sad', 'ok')")
-    names = [f"c{number}" for number in range(len(POSTGRES))]
-    kinds = ", ".join(f"{name} {native}" for name, native in zip(names, POSTGRES, strict=True))
-    postgres.execute(f"create table every_type (id int primary key, {kinds})")
-    source = declarations.Postgres(postgres.dsn(), table="public.every_type")
+def ensure_read_as_they_were(
+    types: dict[str, tuple[str, dict[str, Any]]],
+    source: declarations.Source,
+    execute: Callable[[str], Any],
+    log: Headrace,
+    folder: Path,
+) -> None:
+    """All values, by the snapshot and by streaming."""
+    topic = f"types_of_{source.kind}"
+    kinds = ", ".join(f"c{number} {native} NULL" for number, native in enumerate(types))
+    execute(f"create table every_type (id int primary key, {kinds})")
     wanted: dict[int, list[Any]] = {}
 
     def insert(first: int) -> None:
-        for number, (literals, values) in enumerate(rows_of(POSTGRES), first):
-            postgres.execute(f"insert into every_type values ({number}, {', '.join(literals)})")
+        for number, (literals, values) in enumerate(rows_of(types), first):
+            execute(f"insert into every_type values ({number}, {', '.join(literals)})")
             wanted[number] = values
 
     insert(0)
-    settings = CaptureSettings(log.bootstrap, tmp_path, home=ROOT / ".tools" / "capture")
-    run = CaptureRun("types", [Captured("every_type", source, ("id",))], settings, print)
+    settings = CaptureSettings(log.bootstrap, folder, home=ROOT / ".tools" / "capture")
+    run = CaptureRun(topic, [Captured(topic, source, ("id",))], settings, print)
     run.start()
-    reader = Reader(log.bootstrap, "every_type")
+    reader = Reader(log.bootstrap, topic)
     try:
         reader.until(lambda: len(reader.changes) >= len(wanted))
-        insert(100)  # the same by streaming
+        insert(100)
         reader.until(lambda: len(reader.changes) >= len(wanted))
     finally:
         reader.close()
         run.stop()
-    found = read(log, "every_type", source)
+    found = read(log, topic, source)
     assert found.keys() == wanted.keys()
     wrong = [
         (native, number, was, is_)
         for number, row in wanted.items()
-        for native, was, is_ in zip(POSTGRES, row, found[number], strict=True)
+        for native, was, is_ in zip(types, row, found[number], strict=True)
         if not same(was, is_)
     ]
     assert not wrong
+
+
+@pytest.mark.system
+@pytest.mark.timeout(600)
+def test_every_value_of_postgres_is_read_as_it_was(postgres: Postgres, log: Headrace, tmp_path: Path) -> None:
+    postgres.execute("create type mood as enum ('sad', 'ok')")
+    source = declarations.Postgres(postgres.dsn(), table="public.every_type")
+    ensure_read_as_they_were(POSTGRES, source, postgres.execute, log, tmp_path)
+
+
+@pytest.mark.system
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(mariadb_bin() is None, reason="MariaDB is not installed: apt-get install mariadb-server")
+def test_every_value_of_mariadb_is_read_as_it_was(log: Headrace, tmp_path: Path) -> None:
+    server = MariaDB()
+    try:
+        server.execute("create database shop character set utf8mb4; set global time_zone = '+00:00'")
+        source = declarations.MariaDB(server.dsn("shop"), table="every_type")
+        ensure_read_as_they_were(MARIADB, source, lambda sql: server.execute(sql, "shop"), log, tmp_path)
+    finally:
+        server.close()
