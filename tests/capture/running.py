@@ -19,9 +19,9 @@ os.environ.setdefault("HEADRACE_CAPTURE_JAVA", "-XX:TieredStopAtLevel=1")  # sho
 class Running:
     """``CaptureRun`` with what it told."""
 
-    def __init__(self, app: str, tables: Sequence[Captured], bootstrap: str, folder: Path) -> None:
+    def __init__(self, app: str, tables: Sequence[Captured], bootstrap: str, folder: Path, **more: float) -> None:
         self.told: list[str] = []
-        self.settings = CaptureSettings(bootstrap, folder, home=HOME, look_every_s=0.5)
+        self.settings = CaptureSettings(bootstrap, folder, home=HOME, look_every_s=0.5, **more)
         self.run = CaptureRun(app, tables, self.settings, self.told.append)
         self.run.start()
 

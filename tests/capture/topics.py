@@ -41,6 +41,7 @@ class Reader:
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.changes: list[Change] = []
         self.is_raw = False
+        self._topic = topic
         self._rows: dict[str, dict[str, Any]] = {}
         self._folded = 0
         self._consumer: Consumer = Cluster(bootstrap, {}).consumer()
@@ -59,6 +60,10 @@ class Reader:
                         message.offset() or 0,
                     )
                 )
+
+    def seek(self, offset: int) -> None:
+        """Go on from an offset."""
+        self._consumer.assign([TopicPartition(self._topic, 0, offset)])
 
     def raw(self, seconds: float) -> list[Message]:
         """Records as they are, for topics that are not changes."""

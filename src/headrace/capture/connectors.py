@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from headrace.capture.declarations import Captured, DatabaseSource, MariaDB, Postgres, Snapshot
 
-__all__ = ["Connector", "connectors_of"]
+__all__ = ["Connector", "connectors_of", "topic_config"]
 
 HEARTBEAT_MS = 5000
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9_]+")
@@ -79,11 +79,6 @@ class Connector:
         return f"headrace.connect.{self.app}.heartbeat.{self.name}"
 
     @property
-    def notification_topic(self) -> str:
-        """Where it tells of snapshots."""
-        return f"headrace.connect.{self.app}.notifications"
-
-    @property
     def schema_topic(self) -> str:
         """Where it keeps the schemas of tables over time (MariaDB and MySQL)."""
         return f"headrace.connect.{self.app}.schemas.{self._mark}"
@@ -106,6 +101,15 @@ def connectors_of(app: str, tables: Iterable[Captured]) -> tuple[Connector, ...]
     return tuple(Connector(app, server, tuple(found)) for server, found in by_server.items())
 
 
+def topic_config(table: Captured) -> dict[str, str]:
+    """The settings of a captured table's topic: the latest version of each key, or all of them."""
+    if table.outbox is not None:
+        return {}
+    if table.history:
+        return {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+    return {"cleanup.policy": "compact"}
+
+
 def _common(connector: Connector, own_schema: str) -> dict[str, str]:
     source = connector.source
     at_first = [table for table in connector.tables if _snapshot(table) == Snapshot.INITIAL]
@@ -122,8 +126,9 @@ def _common(connector: Connector, own_schema: str) -> dict[str, str]:
         "snapshot.fetch.size": "4096",
         "signal.data.collection": f"{own_schema}.{connector.signal_table}",
         "signal.enabled.channels": "source",
-        "notification.enabled.channels": "sink",
-        "notification.sink.topic.name": connector.notification_topic,
+        # not "sink": its records carry no position, which Connect then takes for the connector's own; a worker that was
+        # killed as a snapshot began took it for complete, and its rows were lost
+        "notification.enabled.channels": "log",
         "incremental.snapshot.chunk.size": "4096",
         "incremental.snapshot.watermarking.strategy": "INSERT_DELETE",
         "heartbeat.interval.ms": str(HEARTBEAT_MS),

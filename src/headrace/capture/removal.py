@@ -42,6 +42,7 @@ def remove(app: str, tables: Sequence[Captured], settings: CaptureSettings, *, t
         delete_topics(cluster, gone)
         done += [f"deleted topic {name}" for name in sorted(gone)]
         _forget(cluster, app)
+        (settings.folder / "capture" / app / "notifications.log").unlink(missing_ok=True)
     return done
 
 

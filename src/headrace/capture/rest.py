@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
 from headrace.errors import HeadraceError, ServerAway
 
-__all__ = ["ConnectRest", "RestRefused"]
+__all__ = ["ConnectRest", "RestRefused", "cause_of", "patiently"]
 
-_PATIENCE_S = 30.0
+_PATIENCE_S = 20.0
 
 
 class RestRefused(HeadraceError):
@@ -101,9 +103,39 @@ class ConnectRest:
         found = self._ask("GET", f"/connectors/{quote(name)}/offsets")["offsets"]
         return dict(found[0]["offset"]) if found and found[0].get("offset") else None
 
+    def stop_and_wait(self, name: str, given_up: threading.Event, patience_s: float = 60.0) -> None:
+        """Stop a connector, and wait until its task is gone."""
+        patiently(lambda: self.stop(name), given_up)
+        deadline = time.monotonic() + patience_s
+        while time.monotonic() < deadline and not given_up.is_set():
+            status = self.status(name)
+            if status["connector"]["state"] == "STOPPED" and not status.get("tasks"):
+                return
+            time.sleep(0.1)
+        raise ServerAway(f"connector {name} does not stop.")
+
     def forget_offsets(self, name: str) -> None:
         """Forget the position of a stopped connector: it begins anew."""
         self._ask("DELETE", f"/connectors/{quote(name)}/offsets")
+
+
+def patiently(ask: Callable[[], None], stop: threading.Event, patience_s: float = 60.0) -> None:
+    """Ask Connect again while it rebalances (409) or is busy."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            return ask()
+        except RestRefused as refused:
+            if refused.status not in (409, 500, 503) or time.monotonic() > deadline or stop.is_set():
+                raise
+        time.sleep(0.2)
+
+
+def cause_of(trace: str) -> str:
+    """The innermost reason of a Java trace, in one line."""
+    lines = [line.strip() for line in trace.splitlines() if line and not line.startswith(("\t", "    at"))]
+    causes = [line.removeprefix("Caused by: ") for line in lines]
+    return causes[-1][:500] if causes else "unknown"
 
 
 def _message(answer: bytes) -> str:

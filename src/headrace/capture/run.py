@@ -9,14 +9,14 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from headrace.capture import databases
-from headrace.capture.connectors import connectors_of
+from headrace.capture.connectors import connectors_of, topic_config
 from headrace.capture.declarations import Captured, SQLite
 from headrace.capture.jars import ensure_installed
 from headrace.capture.problems import Problem, refused
 from headrace.capture.settings import CaptureSettings
 from headrace.capture.sqlite_capture import SQLiteCapture
 from headrace.capture.status import TableStatus
-from headrace.capture.supervisor import Supervisor, topic_config
+from headrace.capture.supervisor import Supervisor
 from headrace.errors import FolderInUse, HeadraceError
 from headrace.feed.catalog import Catalog, Commands, iso_now
 from headrace.feed.cluster import Cluster

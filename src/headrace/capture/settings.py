@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.capture.jars import default_home
+from headrace.capture.watchdog import HANG_S, SILENT_S
 
 __all__ = ["CaptureSettings"]
 
@@ -23,3 +24,7 @@ class CaptureSettings:
     """Where the jars are."""
     heap: str = "384m"
     look_every_s: float = 2.0
+    hang_s: float = HANG_S
+    """How long nothing may move before a task is started anew, and after that its worker."""
+    silent_s: float = SILENT_S
+    """How long the worker may be silent before it is killed and started anew."""

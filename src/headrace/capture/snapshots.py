@@ -1,13 +1,28 @@
-"""How snapshots are going: a fold over what the connectors tell in their notification topic."""
+"""How snapshots are going: a fold over what the connectors tell in ``notifications.log``."""
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = ["SnapshotState", "Snapshots"]
+
+_LINE = re.compile(
+    r"aggregateType='(?P<kind>Initial Snapshot|Incremental Snapshot)', type='(?P<word>\w+)', "
+    r"additionalData=\{(?P<more>.*)\}, timestamp="
+)
+_FIELDS = {
+    name: re.compile(rf"(?:^|, ){name}=(.*?)(?:, \w+=|$)")
+    for name in (
+        "connector_name",
+        "scanned_collection",
+        "current_collection_in_progress",
+        "data_collections",
+        "total_rows_scanned",
+    )
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +44,14 @@ class Snapshots:
     attempts: dict[str, int] = field(default_factory=dict)
     """How often each connector has begun its initial snapshot."""
 
-    def read(self, values: Iterable[bytes]) -> None:
-        """Take in records of the notification topic."""
-        for value in values:
-            try:
-                told = json.loads(value)
-                kind = {"Initial Snapshot": "initial", "Incremental Snapshot": "incremental"}.get(
-                    told["aggregate_type"]
-                )
-            except (ValueError, KeyError, TypeError):
-                continue
-            if kind is not None:
-                self._take(kind, str(told.get("type", "")), told.get("additional_data") or {})
+    def read(self, lines: Iterable[str]) -> None:
+        """Take in lines of the notifications."""
+        for line in lines:
+            found = _LINE.search(line)
+            if found is not None:
+                kind = "initial" if found["kind"] == "Initial Snapshot" else "incremental"
+                more = {name: one[1] for name, field in _FIELDS.items() if (one := field.search(found["more"]))}
+                self._take(kind, found["word"], more)
 
     def of(self, connector: str, table: str) -> SnapshotState | None:
         """The last snapshot of a table."""

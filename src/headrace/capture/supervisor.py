@@ -8,7 +8,6 @@ table is still to be read is noted in the catalog first, so a crash in between d
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 import time
@@ -17,25 +16,25 @@ from functools import partial
 from typing import Any
 
 from headrace.capture import databases
-from headrace.capture.connectors import Connector
+from headrace.capture.connectors import Connector, topic_config
 from headrace.capture.declarations import Captured, DatabaseSource, Snapshot
+from headrace.capture.first_snapshot import FirstSnapshot
 from headrace.capture.health import Health, alarm
 from headrace.capture.jars import ensure_installed
+from headrace.capture.positions import Positions, age_s, stored_offset
 from headrace.capture.problems import Unreachable
-from headrace.capture.rest import RestRefused
+from headrace.capture.rest import RestRefused, cause_of, patiently
 from headrace.capture.settings import CaptureSettings
 from headrace.capture.snapshots import Snapshots
 from headrace.capture.status import TableStatus
-from headrace.capture.sweep import sweep
 from headrace.capture.watchdog import Action, Seen, Watchdog
 from headrace.capture.worker import ConnectWorker, WorkerSettings, java_client_settings
 from headrace.errors import HeadraceError, ServerAway
 from headrace.feed.catalog import Catalog, iso_now, read_catalog
 from headrace.feed.cluster import Cluster
-from headrace.feed.tail import TopicTail
-from headrace.feed.topics import ensure_topic, read_table
+from headrace.feed.topics import ensure_topic
 
-__all__ = ["WAYS_OUT", "Supervisor", "stored_offset", "topic_config"]
+__all__ = ["WAYS_OUT", "Supervisor"]
 
 WAYS_OUT = (
     "to begin anew from what the database has now: `headrace capture remove FILE`, then run the app again "
@@ -48,15 +47,15 @@ _PERMANENT = ("Slot position", "slot is ahead", "offset is no longer available",
 class _Watched:
     """A connector and what is known of it."""
 
-    def __init__(self, connector: Connector, pid: int) -> None:
+    def __init__(self, connector: Connector, first: FirstSnapshot, settings: CaptureSettings, pid: int) -> None:
         self.connector = connector
         self.schema = ""
-        self.watchdog = Watchdog()
+        self.watchdog = Watchdog(settings.hang_s, settings.silent_s)
         self.refusal: str | None = None
         self.health = Health()
         self.offset: dict[str, Any] | None = None
         self.partitions: dict[str, list[int]] = {}
-        self.sweeps: dict[str, dict[str, Any]] = {}
+        self.first = first
         self.state = "starting"
         self.error: str | None = None
         self.tables = {
@@ -81,12 +80,16 @@ class Supervisor:
         self.stop_asked, self.ready = threading.Event(), threading.Event()
         self.worker: ConnectWorker | None = None
         self.snapshots = Snapshots()
-        self._watched = [_Watched(connector, pid) for connector in connectors]
         self._told = told
         self._asked: list[tuple[str, str]] = []
         self._lock = threading.Lock()
         self._catalog = Catalog(self.cluster)
-        self._tail: TopicTail | None = None
+        self._watched = [
+            _Watched(connector, FirstSnapshot(self.cluster, self._catalog, connector), settings, pid)
+            for connector in connectors
+        ]
+        self._told_up_to = 0
+        self._positions: Positions | None = None
         self._thread = threading.Thread(target=self._run, name="capture", daemon=True)
 
     def start(self) -> None:
@@ -138,8 +141,6 @@ class Supervisor:
         for watched in self._watched:
             for table in watched.connector.tables:
                 ensure_topic(self.cluster, table.topic, 1, topic_config(table))
-            kept = {"cleanup.policy": "delete", "retention.ms": str(7 * 24 * 3_600_000)}
-            ensure_topic(self.cluster, watched.connector.notification_topic, 1, kept)
             ensure_topic(self.cluster, watched.connector.heartbeat_topic)
             if watched.connector.kind != "postgres":
                 schemas = {"cleanup.policy": "delete", "retention.ms": "-1"}
@@ -170,14 +171,14 @@ class Supervisor:
             status.state = "stopped"
         self._publish()
         self._catalog.flush(2.0)
-        if self._tail is not None:
-            self._tail.close()
+        if self._positions is not None:
+            self._positions.close()
 
     def _start_worker(self) -> None:
         if self.worker is not None:
             self.worker.kill()
         for watched in self._watched:
-            self._note_first_snapshot(watched)
+            watched.first.note()
         kinds = {watched.connector.kind for watched in self._watched}
         self.worker = ConnectWorker(
             WorkerSettings(
@@ -208,7 +209,7 @@ class Supervisor:
         wanted = connector.config(watched.schema, self.settings.bootstrap, access)
         before = rest.config(connector.name)
         if before is None:
-            _patiently(lambda: rest.put_config(connector.name, wanted), self.stop_asked)
+            patiently(lambda: rest.put_config(connector.name, wanted), self.stop_asked)
             return
         if before != wanted:
             for table in connector.tables:
@@ -216,8 +217,8 @@ class Supervisor:
                 if not known and isinstance(table.source, DatabaseSource) and table.source.snapshot == Snapshot.INITIAL:
                     self._catalog.put(f"capture-new/{self.app}/{table.name}", {"at": iso_now()})
             self._catalog.flush()
-            _patiently(lambda: rest.stop(connector.name), self.stop_asked)
-            _patiently(lambda: rest.put_config(connector.name, wanted), self.stop_asked)
+            patiently(lambda: rest.stop(connector.name), self.stop_asked)
+            patiently(lambda: rest.put_config(connector.name, wanted), self.stop_asked)
         new = read_catalog(self.cluster, "capture-new")
         for table in connector.tables:
             if f"{self.app}/{table.name}" in new:
@@ -225,53 +226,14 @@ class Supervisor:
                 self._catalog.put(f"capture-new/{self.app}/{table.name}", None)
                 self._told(f"table {table.name} is new to its connector: its rows are read while changes go on")
         if before != wanted:
-            _patiently(lambda: rest.resume(connector.name), self.stop_asked)
-
-    def _note_first_snapshot(self, watched: _Watched) -> None:
-        """Remember that an initial snapshot is still to come to its end, and if its topics have rows already."""
-        offset = stored_offset(self.cluster, watched.connector)
-        watched.sweeps = read_catalog(self.cluster, "capture-sweep")
-        if offset is not None and not offset.get("snapshot"):
-            return
-        for table in watched.connector.tables:
-            name = f"{self.app}/{table.name}"
-            has_rows = any(end > start for start, end in self.cluster.bounds(table.topic).values())
-            if table.outbox is None and not watched.sweeps.get(name, {}).get("repeated"):
-                watched.sweeps[name] = {"repeated": has_rows}
-                self._catalog.put(f"capture-sweep/{name}", watched.sweeps[name])
-        self._catalog.flush()
-
-    def _sweep(self, worker: ConnectWorker, watched: _Watched, state: str) -> None:
-        """Once the initial snapshot is complete: delete what its last attempt did not see, if there were several."""
-        if not watched.sweeps or state != "RUNNING" or watched.offset is None or watched.offset.get("snapshot"):
-            return
-        connector = watched.connector
-        again = self.snapshots.attempts.get(connector.name, 0) > 1
-        tables = [table for table in connector.tables if f"{self.app}/{table.name}" in watched.sweeps]
-        repeated = [table for table in tables if again or watched.sweeps[f"{self.app}/{table.name}"]["repeated"]]
-        if repeated:
-            _patiently(lambda: worker.rest.stop(connector.name), self.stop_asked)
-            _until_stopped(worker, connector.name, self.stop_asked)
-            for table in repeated:
-                seen = self.snapshots.of(connector.name, table.source.table_name)
-                about = {"connector": "headrace", "name": connector.name, "table": table.source.table_name}
-                nothing = seen is not None and seen.kind == "initial" and seen.rows == 0
-                gone = sweep(self.cluster, table.topic, about, nothing_read=nothing)
-                if gone:
-                    self._told(f"table {table.name}: {gone} rows had gone before the snapshot was repeated; deleted")
-        for table in tables:
-            self._catalog.put(f"capture-sweep/{self.app}/{table.name}", None)
-            del watched.sweeps[f"{self.app}/{table.name}"]
-        self._catalog.flush()
-        if repeated:
-            _patiently(lambda: worker.rest.resume(connector.name), self.stop_asked)
+            patiently(lambda: rest.resume(connector.name), self.stop_asked)
 
     def _drop_strangers(self, worker: ConnectWorker) -> None:
         """Connectors of databases that the app no longer captures are stopped; their slots are told of."""
         ours = {watched.connector.name for watched in self._watched}
         for name in worker.rest.connectors():
             if name not in ours:
-                _patiently(partial(worker.rest.stop, name), self.stop_asked)
+                patiently(partial(worker.rest.stop, name), self.stop_asked)
                 self._told(
                     f"connector {name} belongs to a database that the app no longer captures: it is stopped, and its "
                     "replication slot holds the database's log until it is dropped"
@@ -286,7 +248,7 @@ class Supervisor:
                     watched.watchdog.restarts += 1
                 return
             self._obey(self.worker)
-            self._read_notifications()
+            self._read_notifications(self.worker)
             for watched in self._watched:
                 if self._look(self.worker, watched) is Action.RESTART_WORKER:
                     self._told("change capture does not move: its process is killed and started anew")
@@ -307,7 +269,7 @@ class Supervisor:
         if refusal is not None and watched.refusal is None:
             watched.refusal = refusal
             self._told(f"{connector.server}: {refusal}. {WAYS_OUT}")
-            _patiently(lambda: worker.rest.stop(connector.name), self.stop_asked)
+            patiently(lambda: worker.rest.stop(connector.name), self.stop_asked)
         if watched.refusal is not None:
             self._fail(watched, f"{watched.refusal}. {WAYS_OUT}")
             return Action.NOTHING
@@ -316,15 +278,17 @@ class Supervisor:
         action = watched.watchdog.look(Seen(seen.answers, seen.state, moved, judged), time.monotonic())
         if action is Action.RESTART_TASK:
             self._told(f"connector of {connector.server}: its task is started anew ({watched.error or 'it hangs'})")
-            _patiently(lambda: worker.rest.restart(connector.name), self.stop_asked)
+            patiently(lambda: worker.rest.restart(connector.name), self.stop_asked)
         self._describe(watched, seen.state, offset, database_away)
-        self._sweep(worker, watched, seen.state)
+        if seen.state == "RUNNING" and watched.offset is not None and not watched.offset.get("snapshot"):
+            watched.first.complete(worker.rest, self.snapshots, self._told, self.stop_asked)
         return action
 
     def _see(self, worker: ConnectWorker, watched: _Watched) -> tuple[Seen, dict[str, Any] | None]:
         try:
             status = worker.rest.status(watched.connector.name)
-            offset = worker.rest.offsets(watched.connector.name)
+            self._positions = self._positions or Positions(self.cluster, self.app)
+            offset = self._positions.of(watched.connector)
         except RestRefused:
             return Seen(True, "UNASSIGNED"), None
         except ServerAway:
@@ -334,7 +298,7 @@ class Supervisor:
         if status["connector"]["state"] in ("FAILED", "PAUSED", "STOPPED"):
             state = str(status["connector"]["state"])
         trace = str((tasks[0] if tasks else {}).get("trace") or status["connector"].get("trace") or "")
-        watched.error = _cause(trace) if state == "FAILED" else None
+        watched.error = cause_of(trace) if state == "FAILED" else None
         if watched.error and any(word in trace for word in _PERMANENT) and watched.refusal is None:
             watched.refusal = watched.error
         return Seen(True, state), offset
@@ -368,7 +332,7 @@ class Supervisor:
             )
             one.last_error = away or watched.error
             one.lag_bytes, one.slot_bytes = watched.health.lag_bytes, watched.health.retained_bytes
-            one.lag_seconds = _age_s(offset)
+            one.lag_seconds = age_s(offset)
             if told is not None and one.alarm is None:
                 self._told(f"ALARM table {table.name}: {told}")
             one.alarm = told
@@ -384,11 +348,17 @@ class Supervisor:
             status.at = iso_now()
             self._catalog.put(f"capture/{self.app}/{status.name}", status.entry())
 
-    def _read_notifications(self) -> None:
-        if self._tail is None and self._watched:
-            self._tail = TopicTail(self.cluster, self._watched[0].connector.notification_topic)
-        if self._tail is not None:
-            self.snapshots.read(self._tail.poll(0.0))
+    def _read_notifications(self, worker: ConnectWorker) -> None:
+        """Whole lines that were added since the last time."""
+        try:
+            with worker.notifications.open("rb") as file:
+                file.seek(self._told_up_to)
+                added = file.read()
+        except OSError:
+            return
+        whole = added[: added.rfind(b"\n") + 1]
+        self._told_up_to += len(whole)
+        self.snapshots.read(whole.decode(errors="replace").splitlines())
 
     def _obey(self, worker: ConnectWorker) -> None:
         with self._lock:
@@ -418,68 +388,9 @@ class Supervisor:
         databases.signal(watched.connector, watched.schema, _SIGNALS[action], data)
 
 
-def stored_offset(cluster: Cluster, connector: Connector) -> dict[str, Any] | None:
-    """The position that Connect has stored for a connector, read from its topic: no worker needs to run."""
-    topic = f"headrace.connect.{connector.app}.offsets"
-    if topic not in cluster.admin.list_topics(timeout=10.0).topics:
-        return None
-    for key, value in read_table(cluster, topic).items():
-        name, _ = json.loads(key)
-        if name == connector.name:
-            found: dict[str, Any] = json.loads(value)
-            return found
-    return None
-
-
-def topic_config(table: Captured) -> dict[str, str]:
-    """The settings of a captured table's topic: the latest version of each key, or all of them."""
-    if table.outbox is not None:
-        return {}
-    if table.history:
-        return {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-    return {"cleanup.policy": "compact"}
-
-
 def _pattern(table: Captured) -> str:
     return table.source.table_name
 
 
 def _includes(config: Mapping[str, str], table: Captured) -> bool:
     return re.escape(table.source.table_name) in config.get("table.include.list", "").split(",")
-
-
-def _cause(trace: str) -> str:
-    """The innermost reason of a Java trace, in one line."""
-    lines = [line.strip() for line in trace.splitlines() if line and not line.startswith(("\t", "    at"))]
-    causes = [line.removeprefix("Caused by: ") for line in lines]
-    return causes[-1][:500] if causes else "unknown"
-
-
-def _age_s(offset: Mapping[str, Any] | None) -> float | None:
-    """How long ago the newest thing that was captured happened in the database."""
-    if offset is None:
-        return None
-    at_us = offset.get("ts_usec") or (offset["ts_sec"] * 1_000_000 if "ts_sec" in offset else None)
-    return None if at_us is None else round(max(0.0, time.time() - at_us / 1e6), 1)
-
-
-def _until_stopped(worker: ConnectWorker, name: str, stop: threading.Event, patience_s: float = 60.0) -> None:
-    deadline = time.monotonic() + patience_s
-    while time.monotonic() < deadline and not stop.is_set():
-        status = worker.rest.status(name)
-        if status["connector"]["state"] == "STOPPED" and not status.get("tasks"):
-            return
-        time.sleep(0.1)
-    raise ServerAway(f"connector {name} does not stop.")
-
-
-def _patiently(ask: Callable[[], None], stop: threading.Event, patience_s: float = 60.0) -> None:
-    """Ask Connect again while it rebalances (409) or is busy."""
-    deadline = time.monotonic() + patience_s
-    while True:
-        try:
-            return ask()
-        except RestRefused as refused:
-            if refused.status not in (409, 500, 503) or time.monotonic() > deadline or stop.is_set():
-                raise
-        time.sleep(0.2)

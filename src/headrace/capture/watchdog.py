@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-__all__ = ["Action", "Seen", "Watchdog"]
+__all__ = ["HANG_S", "SILENT_S", "Action", "Seen", "Watchdog"]
 
 HANG_S = 60.0
 SILENT_S = 45.0

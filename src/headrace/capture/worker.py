@@ -1,8 +1,9 @@
 """The Connect worker: one JVM with Kafka Connect in distributed mode, exactly-once source support on.
 
 It is a child that dies with us. Its files are in one folder: ``worker.properties`` (readable by the owner alone: it may
-hold the log's password), ``log4j2.properties`` and ``worker.log``. Passwords of databases are in its environment and
-nowhere else; connectors refer to them (``${env:NAME}``). Its REST interface listens on a free loopback port.
+hold the log's password), ``log4j2.properties``, ``worker.log`` and ``notifications.log`` (how snapshots go). Passwords
+of databases are in its environment and nowhere else; connectors refer to them (``${env:NAME}``). Its REST interface
+listens on a free loopback port.
 """
 
 from __future__ import annotations
@@ -40,6 +41,15 @@ appender.file.policies.size.type = SizeBasedTriggeringPolicy
 appender.file.policies.size.size = 10MB
 appender.file.strategy.type = DefaultRolloverStrategy
 appender.file.strategy.max = 2
+appender.told.type = File
+appender.told.name = Told
+appender.told.fileName = {notifications}
+appender.told.layout.type = PatternLayout
+appender.told.layout.pattern = %m%n
+logger.told.name = io.debezium.pipeline.notification.channels.LogNotificationChannel
+logger.told.level = INFO
+logger.told.additivity = false
+logger.told.appenderRef.told.ref = Told
 logger.configs.name = org.apache.kafka.common.config.AbstractConfig
 logger.configs.level = WARN
 logger.clients.name = org.apache.kafka.clients
@@ -154,6 +164,7 @@ class ConnectWorker:
         self.port = _free_port()
         self.rest = ConnectRest(self.port)
         self.log = settings.folder / "worker.log"
+        self.notifications = settings.folder / "notifications.log"
         self._child: subprocess.Popen[bytes] | None = None
 
     @property
@@ -172,7 +183,11 @@ class ConnectWorker:
         folder.mkdir(parents=True, exist_ok=True)
         properties = _written(folder / "worker.properties", worker_properties(self.settings, self.port))
         logging = folder / "log4j2.properties"
-        logging.write_text(_LOG4J.format(level=os.environ.get("HEADRACE_CAPTURE_LOG", "INFO"), log=self.log))
+        logging.write_text(
+            _LOG4J.format(
+                level=os.environ.get("HEADRACE_CAPTURE_LOG", "INFO"), log=self.log, notifications=self.notifications
+            )
+        )
         libc = ctypes.CDLL(None)
         with (folder / "worker.out").open("ab") as output:
             self._child = subprocess.Popen(

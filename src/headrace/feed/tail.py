@@ -1,4 +1,4 @@
-"""The values of a topic with one partition, from its start and then as they come. For small topics."""
+"""The records of a topic with one partition, from its start and then as they come. For small topics."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ class TopicTail:
         self._consumer = cluster.consumer()
         self._consumer.assign([TopicPartition(topic, 0, offset)])
 
-    def poll(self, seconds: float) -> list[bytes]:
-        """The values that have come, waiting so long at most for the first."""
-        found = []
-        for message in self._consumer.consume(10_000, seconds):
-            value = message.value()
-            if message.error() is None and value is not None:
-                found.append(value if isinstance(value, bytes) else value.encode())
-        return found
+    def poll(self, seconds: float) -> list[tuple[bytes, bytes | None]]:
+        """Keys and values that have come, waiting so long at most for the first."""
+        return [
+            (_bytes(message.key()) or b"", _bytes(message.value()))
+            for message in self._consumer.consume(10_000, seconds)
+            if message.error() is None
+        ]
 
     def close(self) -> None:
         """Stop following."""
         self._consumer.close()
+
+
+def _bytes(text: bytes | str | None) -> bytes | None:
+    return text.encode() if isinstance(text, str) else text
