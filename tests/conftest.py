@@ -17,6 +17,10 @@ from hypothesis import HealthCheck, settings
 
 HERE = Path(__file__).resolve().parent
 SYSTEM = (
+    "capture/test_postgres",
+    "capture/test_capture",
+    "capture/test_kills.py",
+    "capture/test_mariadb",
     "contract/",
     "clients/",
     "faults/",

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import functions as F
 
+    from headrace.capture.declarations import MariaDB, MySQL, Postgres, SQLite
+    from headrace.capture.outbox import outbox
     from headrace.client import connect
     from headrace.pipelines.aggregates import avg, count, count_distinct, first, last, max, min, sum
     from headrace.pipelines.alerts import Email, LogLine, Webhook
     from headrace.pipelines.app import App
     from headrace.pipelines.groups import aggregate
+    from headrace.pipelines.history import history
     from headrace.pipelines.joins.enrich import enrich
     from headrace.pipelines.joins.tables import join
     from headrace.pipelines.joins.window_join import window_join
@@ -33,6 +36,10 @@ __all__ = [
     "Email",
     "F",
     "LogLine",
+    "MariaDB",
+    "MySQL",
+    "Postgres",
+    "SQLite",
     "Table",
     "Webhook",
     "__version__",
@@ -43,6 +50,7 @@ __all__ = [
     "count_distinct",
     "enrich",
     "first",
+    "history",
     "hopping",
     "join",
     "last",
@@ -52,6 +60,7 @@ __all__ = [
     "max",
     "min",
     "operator",
+    "outbox",
     "session",
     "sliding",
     "sum",
@@ -65,6 +74,10 @@ _HOMES = {
     "DeviceClock": "headrace.pipelines.time",
     "Email": "headrace.pipelines.alerts",
     "LogLine": "headrace.pipelines.alerts",
+    "MariaDB": "headrace.capture.declarations",
+    "MySQL": "headrace.capture.declarations",
+    "Postgres": "headrace.capture.declarations",
+    "SQLite": "headrace.capture.declarations",
     "Table": "headrace.pipelines.table",
     "Webhook": "headrace.pipelines.alerts",
     "aggregate": "headrace.pipelines.groups",
@@ -74,6 +87,7 @@ _HOMES = {
     "count_distinct": "headrace.pipelines.aggregates",
     "enrich": "headrace.pipelines.joins.enrich",
     "first": "headrace.pipelines.aggregates",
+    "history": "headrace.pipelines.history",
     "hopping": "headrace.pipelines.windows",
     "join": "headrace.pipelines.joins.tables",
     "last": "headrace.pipelines.aggregates",
@@ -83,6 +97,7 @@ _HOMES = {
     "max": "headrace.pipelines.aggregates",
     "min": "headrace.pipelines.aggregates",
     "operator": "headrace.pipelines.state.own",
+    "outbox": "headrace.capture.outbox",
     "session": "headrace.pipelines.windows",
     "sliding": "headrace.pipelines.sliding",
     "sum": "headrace.pipelines.aggregates",

@@ -12,11 +12,11 @@ from confluent_kafka import Consumer, Producer
 
 import headrace as hr
 from headrace.feed.cluster import Cluster
+from headrace.feed.topics import ensure_topic
 from headrace.pipelines.alerts import Channel
 from headrace.pipelines.declarations import Kind, Query
 from headrace.pipelines.delivery import Deliverer, idempotency_key, signature
 from headrace.pipelines.places import Place
-from headrace.pipelines.topics import ensure_topic
 from headrace.testing.broker import EmbeddedBroker
 from tests.pipelines.receivers import Received, http_server, smtp_server
 

@@ -17,6 +17,8 @@ COMMANDS = (
     "init",
     "up",
     "run",
+    "capture",
+    "install",
     "view",
     "query",
     "state",

@@ -118,8 +118,8 @@ def rescale(
 
 
 def _command(name: str, action: str, server: str, client: list[str] | None) -> None:
+    from headrace.feed.catalog import send_command
     from headrace.feed.presence import GONE
-    from headrace.pipelines.catalog import send_command
 
     known = _queries(server, client)
     if name not in known:
@@ -154,8 +154,8 @@ def _answer(name: str, before: dict[str, Any], action: str, ask: Callable[[], di
 
 
 def _queries(server: str, client: list[str] | None) -> dict[str, dict[str, Any]]:
+    from headrace.feed.catalog import read_catalog
     from headrace.feed.presence import now
-    from headrace.pipelines.catalog import read_catalog
 
     found = read_catalog(_feed_cluster(server, client), "query")
     return {f"{one['app']}.{one['name']}": now(one) for _, one in sorted(found.items())}

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.capturing import captures_of
 from headrace.cli.child import node_for
 from headrace.cli.command import Command
 from headrace.cli.failures import CommandFailed
 from headrace.cli.options import ClientSettings
 from headrace.cli.pairs import name_values
 from headrace.cli.start import DEFAULT_DATA
+from headrace.cli.stopping import stop_signals
 
 if TYPE_CHECKING:
+    from headrace.capture.run import CaptureRun
     from headrace.pipelines.app import App
     from headrace.pipelines.settings import RunSettings
 
@@ -93,7 +94,8 @@ def run(
             start_from=start_from,
             until=Until.ONCE if once else Until.IDLE if until_idle else Until.STOPPED,
         )
-        code = _run(loaded, chosen)
+        with captures_of(loaded, chosen, _tell) as captures:
+            code = _run(loaded, chosen, captures)
     _leave(code)
 
 
@@ -110,11 +112,16 @@ def _loaded(file: str, data: Path, master: str) -> App:
         return load_app(file)
 
 
-def _run(loaded: App, settings: RunSettings) -> int:
+def _run(loaded: App, settings: RunSettings, captures: CaptureRun | None) -> int:
     from headrace.pipelines.class_archive import make_in_background
     from headrace.pipelines.runner import Runner
+    from headrace.pipelines.settings import Until
 
     runner = Runner(loaded, settings, _tell)
+    if captures is not None and settings.until is not Until.STOPPED:
+        _tell(f"app {loaded.name}: waiting until what the databases have is captured")
+        if not captures.wait_until_current(runner.stop_asked):
+            raise CommandFailed("the captures did not come to what the databases have.", hint="headrace capture status")
     _tell(f"app {loaded.name}: starting Spark")
     try:
         runner.prepare()
@@ -122,7 +129,7 @@ def _run(loaded: App, settings: RunSettings) -> int:
         _tell(f"app {loaded.name}: stopped before it ran")
         return 128 + signal.SIGINT
     make_in_background()
-    with _stop_signals(runner.stop_asked.set):
+    with stop_signals(runner.stop_asked.set):
         return runner.run()
 
 
@@ -148,26 +155,6 @@ def _ensure_time(start_from: str | None) -> None:
         raise CommandFailed(
             f"--from: {start_from!r} is not a time.", hint="write it like 2026-01-31T12:00Z (without a zone it is UTC)"
         ) from None
-
-
-@contextlib.contextmanager
-def _stop_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """SIGINT, SIGTERM and SIGHUP ask to stop; a second one ends the process at once."""
-    asked = 0
-
-    def handle(number: int, frame: object) -> None:
-        nonlocal asked
-        asked += 1
-        if asked > 1:
-            os._exit(128 + number)
-        stop()
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _leave(code: int) -> None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
-from headrace.errors import InvalidDeclaration
+from headrace.capture.declarations import Captured, Outbox, Source
+from headrace.errors import HeadraceError, InvalidDeclaration
 from headrace.pipelines.alerts import Channel
 from headrace.pipelines.declarations import EventTime, Kind, Query, Stream, TableDeclaration
 from headrace.pipelines.durations import milliseconds
@@ -66,6 +68,7 @@ class App:
         clock: DeviceClock | None = None,
         start: str = "earliest",
         raw: bool = False,
+        capture: Outbox | None = None,
     ) -> Stream:
         """Declare a topic of JSON events. ``schema`` is Spark's: ``"order_id string, amount double, at timestamp"``.
 
@@ -74,8 +77,12 @@ class App:
         ``idle_after`` is not waited for; a row more than ``max_future`` ahead of the broker's clock is a dead letter.
         ``start`` is ``earliest``, ``latest`` or an ISO time; ``raw`` adds key, value, headers, topic, partition,
         offset and timestamp of each record.
+
+        ``capture=hr.outbox(...)``: the events come from an outbox table of a database, whose ``payload`` the schema
+        describes; columns ``_id``, ``_type``, ``_aggregate`` and ``_key`` say what else the row said.
         """
         place = caller()
+        _ensure_outbox(name, capture, place)
         columns = _columns(name, schema, place)
         times = _event_time(f"stream {name!r}", columns, event_time, (lateness, idle_after, max_future), place)
         _ensure_start(name, start, place)
@@ -90,24 +97,59 @@ class App:
                 column = getattr(clock, role)
                 if column is not None:
                     _ensure_timestamp(f"stream {name!r}", columns, column, f"clock's {role}", place)
-        return self._add(Stream(name, columns, place, times, clock, start, raw), place)
+        return self._add(Stream(name, columns, place, times, clock, start, raw, capture), place)
 
     def table(
-        self, name: str, schema: str, *, key: str | Iterable[str], valid_from: str | None = None
+        self,
+        name: str,
+        schema: str | None = None,
+        *,
+        key: str | Iterable[str] | None = None,
+        capture: Source | None = None,
+        history: bool = False,
+        valid_from: str | None = None,
     ) -> TableDeclaration:
         """Declare a topic of changes by key: a JSON object sets the row of its key, a null value deletes it.
 
+        ``capture`` follows a table of a database: ``hr.Postgres(...)``, ``hr.MariaDB(...)``, ``hr.MySQL(...)`` or
+        ``hr.SQLite(...)``. Columns and key are then the database's, if they are not said. ``history`` keeps every
+        version of a row in the topic, not only the latest: for ``hr.history``, and for joins as of a time that are
+        built anew.
+
         ``valid_from`` names the timestamp column that says since when a row holds, for joins as of a time; without it,
-        or where it is null, that is the time of the record.
+        or where it is null, that is the time of the record; of a captured table the time of the change in the database.
         """
-        place = caller()
-        columns = _columns(name, schema, place)
-        names = _key(f"table {name!r}", key, place)
-        for column in names:
-            _ensure_column(f"table {name!r}", columns, column, "key", place)
-        if valid_from is not None:
-            _ensure_timestamp(f"table {name!r}", columns, valid_from, "valid_from", place)
-        return self._add(TableDeclaration(name, columns, names, place, valid_from), place)
+        place, what = caller(), f"table {name!r}"
+        if capture is not None and not isinstance(capture, Source):
+            raise wrong(f"{what} is captured from {capture!r}.", place, 'say capture=hr.Postgres(dsn, table="...")')
+        if schema is None and capture is None:
+            raise wrong(f"{what} has no schema.", place, 'say its columns, like "id long, name string", or capture=')
+        columns = () if schema is None else _columns(name, schema, place)
+        names = () if key is None and capture is not None else _key(what, key or (), place)
+        declared = TableDeclaration(name, columns, names, place, valid_from, capture, history)
+        if columns:
+            _ensure_table(declared)
+        return self._add(declared, place)
+
+    @property
+    def captured(self) -> tuple[Captured, ...]:
+        """The tables and outboxes that are captured from databases, in order."""
+        found = []
+        for one in self:
+            if isinstance(one, TableDeclaration) and one.capture is not None:
+                found.append(Captured(one.name, one.capture, one.key, one.history))
+            elif isinstance(one, Stream) and one.capture is not None:
+                found.append(Captured(one.name, one.capture.source, (), True, one.capture))
+        return tuple(found)
+
+    def learn(self, name: str, columns: tuple[Column, ...], key: tuple[str, ...]) -> None:
+        """What the database says of a captured table that was declared without a schema."""
+        declared = self._declared[name]
+        if not isinstance(declared, TableDeclaration):
+            raise HeadraceError(f"{name!r} is no table.")
+        known = replace(declared, columns=declared.columns or columns, key=declared.key or key)
+        _ensure_table(known)
+        self._declared[name] = known
 
     def view(self, *, key: str | Iterable[str], partitions: int = 1) -> Callable[[Function], Function]:
         """Declare a derived table: the function gets streams as DataFrames and tables as ``hr.Table``, by name.
@@ -222,6 +264,24 @@ class App:
             )
         self._declared[declared.name] = declared
         return declared
+
+
+def _ensure_outbox(name: str, capture: Outbox | None, place: Place) -> None:
+    if capture is not None and not isinstance(capture, Outbox):
+        raise wrong(
+            f"stream {name!r} is captured from {capture!r}.",
+            place,
+            "a stream comes from an outbox: say capture=hr.outbox(hr.Postgres(...)); or declare a table",
+        )
+
+
+def _ensure_table(declared: TableDeclaration) -> None:
+    """Raise unless key and valid_from are columns."""
+    what, place = f"table {declared.name!r}", declared.place
+    for column in _key(what, declared.key, place):
+        _ensure_column(what, declared.columns, column, "key", place)
+    if declared.valid_from is not None:
+        _ensure_timestamp(what, declared.columns, declared.valid_from, "valid_from", place)
 
 
 def _is_stream(declared: Declaration) -> bool:

@@ -11,6 +11,7 @@ from headrace.pipelines.places import Place
 from headrace.pipelines.schema import Column, schema_text
 
 if TYPE_CHECKING:
+    from headrace.capture.declarations import Outbox, Source
     from headrace.pipelines.alerts import Channel
     from headrace.pipelines.time import DeviceClock
 
@@ -46,6 +47,8 @@ class Stream:
     clock: DeviceClock | None = None
     start: str = "earliest"
     raw: bool = False
+    capture: Outbox | None = None
+    """The outbox table that its events come from."""
 
     @property
     def topic(self) -> str:
@@ -68,6 +71,10 @@ class TableDeclaration:
     place: Place
     valid_from: str | None = None
     """The column that says since when a row holds; the time of its record if there is none."""
+    capture: Source | None = None
+    """The database's table that it is captured from. Then columns and key may be empty, until the database is asked."""
+    history: bool = False
+    """Whether its topic keeps every version."""
 
     @property
     def topic(self) -> str:

@@ -163,6 +163,8 @@ class QueryJob:
                 kind="changes" if one.is_table else "events",
                 versions=one.versions,
                 valid_from=declared.valid_from if isinstance(declared, TableDeclaration) else None,
+                form=one.form,
+                history=isinstance(declared, TableDeclaration) and declared.history,
             ),
         )
 
@@ -170,7 +172,7 @@ class QueryJob:
         """The columns of an input that the query looks at; None for all."""
         from headrace.pipelines.source import needed_columns
 
-        if one.is_table or (isinstance(one.declared, Stream) and one.declared.raw):
+        if one.is_table or one.form == "outbox" or (isinstance(one.declared, Stream) and one.declared.raw):
             return None
         if one.name not in self._columns:
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from headrace.errors import HeadraceError
 from headrace.pipelines.app import App, Declaration
 from headrace.pipelines.building import Building, building
-from headrace.pipelines.declarations import EventTime, Kind, Query, Stream
+from headrace.pipelines.declarations import EventTime, Kind, Query, Stream, TableDeclaration
 from headrace.pipelines.places import Place, wrong
 from headrace.pipelines.schema import Column, schema_text
 from headrace.pipelines.sessions import split
@@ -50,9 +50,21 @@ class Input:
         return bool(self.key) and not isinstance(self.declared, Stream)
 
     @property
+    def form(self) -> str:
+        """How its records are written: see ``SourceOptions``."""
+        if isinstance(self.declared, TableDeclaration) and self.declared.capture is not None:
+            return "debezium"
+        return "outbox" if isinstance(self.declared, Stream) and self.declared.capture is not None else "plain"
+
+    @property
     def schema(self) -> str:
         """Its columns as Spark reads them."""
         return schema_text(self.columns)
+
+    @property
+    def read_as(self) -> str:
+        """What a query's fingerprint has of it."""
+        return f"{self.topic} {self.schema}{'' if self.form == 'plain' else ' ' + self.form}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +107,8 @@ def sources(app: App, found: Mapping[str, Planned], topics: Mapping[str, str]) -
         if isinstance(one, Stream):
             inputs[one.name] = Input(one.name, one.topic, one.columns, (), one.event_time, one)
         elif not isinstance(one, Query):
+            if not one.columns:
+                raise HeadraceError(f"the columns of table {one.name!r} are not known yet: its database was not asked.")
             inputs[one.name] = Input(one.name, one.topic, one.columns, one.key, None, one)
         elif one.name in found and one.kind is not Kind.ALERT:
             key = one.key if one.kind is Kind.VIEW else ()
@@ -190,7 +204,8 @@ def _changes(query: Query, table: Table) -> DataFrame:
 
 
 def _table(one: Input, read: Callable[[Input], DataFrame]) -> Table:
-    return Table(one.name, one.key, lambda: read(one), lambda: read(replace(one, versions=True)))
+    history = isinstance(one.declared, TableDeclaration) and one.declared.history
+    return Table(one.name, one.key, lambda: read(one), lambda: read(replace(one, versions=True)), history=history)
 
 
 def empty(spark: SparkSession, one: Input, *, endless: bool = False) -> DataFrame:
@@ -200,7 +215,7 @@ def empty(spark: SparkSession, one: Input, *, endless: bool = False) -> DataFram
 
     raw = isinstance(one.declared, Stream) and one.declared.raw
     kind = "changes" if one.is_table else "events"
-    options = SourceOptions("", one.topic, "", one.schema, raw=raw, kind=kind, versions=one.versions)
+    options = SourceOptions("", one.topic, "", one.schema, raw=raw, kind=kind, versions=one.versions, form=one.form)
     declared = StructType.fromDDL(one.schema)
     if not isinstance(declared, StructType):
         raise HeadraceError(f"{one.schema!r} is no schema.")

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError
 from headrace.feed.cluster import Cluster
+from headrace.feed.topics import MARKS, read_table
 from headrace.pipelines.checkpoint import Checkpoint, source_offsets
 from headrace.pipelines.marks import Mark, mark_key
 from headrace.pipelines.sink import Sink, Target
-from headrace.pipelines.topics import MARKS, read_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

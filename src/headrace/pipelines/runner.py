@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import FolderInUse, HeadraceError, ServerAway, UnknownTopic
+from headrace.feed.catalog import Catalog, Commands, iso_now, read_catalog
 from headrace.feed.cluster import Cluster
+from headrace.feed.topics import COMPACTED, MARKS, delete_topics, ensure_topic, read_table
 from headrace.pipelines.app import App
-from headrace.pipelines.catalog import Catalog, Commands, iso_now, read_catalog
+from headrace.pipelines.captured import learn_columns, topic_settings
 from headrace.pipelines.checkpoint import Checkpoint
 from headrace.pipelines.declarations import Kind, Query
 from headrace.pipelines.delivery import Deliverer
@@ -30,7 +32,6 @@ from headrace.pipelines.plan import planned, sources
 from headrace.pipelines.running import RunningQuery
 from headrace.pipelines.settings import RunSettings, Until
 from headrace.pipelines.spark import start_spark
-from headrace.pipelines.topics import COMPACTED, MARKS, delete_topics, ensure_topic, read_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,12 +74,12 @@ class Runner:
             )
         folder = self._folder()
         self._lock = lock_app(folder, self.app.name)
-        for name in (MARKS, *(one.topic for one in self.app if not isinstance(one, Query))):
-            if name == MARKS:
-                ensure_topic(self.cluster, name)
-            else:
-                ensure_topic(self.cluster, name, -1, {})
+        ensure_topic(self.cluster, MARKS)
         self._catalog = Catalog(self.cluster)
+        learn_columns(self.app, self.cluster, self._told, rebuild=self.settings.rebuild)
+        for one in self.app:
+            if not isinstance(one, Query):
+                ensure_topic(self.cluster, one.topic, -1, topic_settings(one))
         if self._spark is None:
             self._spark = start_spark(self.app.name, self.settings.folder / "spark", self.settings.master)
         self._choose(self._spark, folder)
@@ -94,7 +95,7 @@ class Runner:
         chosen: dict[str, Generation] = {}
         for name, plan in plans.items():
             inputs = sources(self.app, plans, topics)
-            read_as = [f"{inputs[r].topic} {inputs[r].schema}" for r in plan.query.reads]
+            read_as = [inputs[r].read_as for r in plan.query.reads]
             said = fingerprint(plan.query, [*read_as, *(["partial sessions"] if plan.sessions else [])])
             found = generations_of(plan.query, marks)
             generation = self._generation(plan.query, said, found, folder)

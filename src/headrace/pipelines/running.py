@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.errors import HeadraceError, InvalidDeclaration, ServerAway
+from headrace.feed.catalog import iso_now
 from headrace.feed.presence import began, this_machine
-from headrace.pipelines.catalog import iso_now
 from headrace.pipelines.sink import Superseded
 
 if TYPE_CHECKING:

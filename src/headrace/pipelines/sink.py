@@ -29,10 +29,10 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from headrace.errors import HeadraceError, ServerAway
 from headrace.feed.cluster import Cluster, comes_back
 from headrace.feed.protocol import ProtocolFeed
+from headrace.feed.topics import MARKS, read_table
 from headrace.pipelines.checkpoint import Checkpoint, watermark_ms
 from headrace.pipelines.marks import Mark, mark_key
 from headrace.pipelines.rows import to_json
-from headrace.pipelines.topics import MARKS, read_table
 
 if TYPE_CHECKING:
     import polars as pl

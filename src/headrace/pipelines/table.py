@@ -45,9 +45,11 @@ class Table:
         *,
         pairs: Callable[[], DataFrame] | None = None,
         columns: Mapping[str, str] | None = None,
+        history: bool = False,
     ) -> None:
         self.name = name
         self.key = key
+        self.keeps_history = history
         self._changes_of = changes
         self._versions_of = versions
         self._pairs_of = pairs

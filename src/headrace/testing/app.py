@@ -27,6 +27,8 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Producer
 
+from headrace.capture.declarations import SQLite
+from headrace.capture.sqlite_drain import SQLiteDrain
 from headrace.clock import SystemClock
 from headrace.errors import HeadraceError
 from headrace.feed import open_feed
@@ -175,6 +177,19 @@ class AppUnderTest:
                 key = self._key(topic, row.key if isinstance(row, Deleted) else row)
                 producer.produce(topic, value=_value(row), key=key, timestamp=self.clock.now_ms())
         producer.flush(30)
+        self.settle()
+
+    def capture(self) -> None:
+        """Carry what was changed in the SQLite files of captured tables into the log, and process it."""
+        for captured in self.app.captured:
+            if isinstance(captured.source, SQLite):
+                drain = SQLiteDrain(self.app.name, captured, self.cluster)
+                try:
+                    drain.open()
+                    while drain.step():
+                        pass
+                finally:
+                    drain.close()
         self.settle()
 
     def settle(self) -> None:

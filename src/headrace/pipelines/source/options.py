@@ -48,6 +48,11 @@ class SourceOptions:
     kind: str = "events"
     """``events``; or ``changes`` of a table, where a record without a value is the deletion of its key (a JSON object
     of the key columns), and a column ``_deleted`` says so."""
+    form: str = "plain"
+    """``plain`` rows; ``debezium``, the envelopes of a captured table, which are changes; ``outbox``, events that come
+    with ``_id``, ``_type``, ``_aggregate`` and ``_key``."""
+    history: bool = False
+    """Whether the topic keeps every change: then a tombstone says nothing that its deletion has not said."""
 
     @property
     def delay_ms(self) -> int:

@@ -19,12 +19,12 @@ from headrace.clock import Clock, SystemClock
 from headrace.errors import InvalidInput, OffsetOutOfRange, ServerAway
 from headrace.feed import Feed
 from headrace.feed.cluster import Cluster
+from headrace.feed.topics import COMPACTED, ensure_topic
 from headrace.pipelines.source.aside import AsideWriter, dead_topic, late_topic
 from headrace.pipelines.source.options import SourceOptions
 from headrace.pipelines.source.planning import Position, Range, ceiling_ms, fit_to_limit
 from headrace.pipelines.source.reports import TIMES, Reports, query_key, report_key, total_value
 from headrace.pipelines.time import moment_ms, skew_ms
-from headrace.pipelines.topics import COMPACTED, ensure_topic
 
 __all__ = ["Planner", "start_offsets"]
 

@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace import _kernel
+from headrace.pipelines.source.captured import captured_rows
 from headrace.pipelines.source.options import SourceOptions
-from headrace.pipelines.source.shape import DELETED, TIME, VERSION, Shape
+from headrace.pipelines.source.shape import DELETED, OUTBOX, TIME, VERSION, Shape
 from headrace.pipelines.time import corrected
 
 __all__ = ["Aside", "Bounds", "Sorted", "sort_records"]
@@ -53,6 +54,9 @@ def sort_records(
     records: pa.RecordBatch, partition: int, options: SourceOptions, shape: Shape, bounds: Bounds
 ) -> Sorted:
     """``records`` has the columns of ``_kernel.records_to_arrow``."""
+    if options.form == "debezium":
+        changes, refused_changes = captured_rows(records, partition, options, shape)
+        return Sorted(changes, [Aside(*one) for one in refused_changes], [], None)
     values = records.column("value")
     if options.kind == "changes":
         values = pc.coalesce(values, records.column("key"))
@@ -128,6 +132,8 @@ def _output(
         raw = shape.raw.get(field.name)
         if options.kind == "changes" and field.name in (DELETED, TIME, VERSION):
             column = _of_change(field.name, rows, source, partition, options)
+        elif options.form == "outbox" and field.name in OUTBOX and field.name not in rows.schema.names:
+            column = _of_event(OUTBOX[field.name], source)
         elif raw is None:
             column = rows.column(field.name)
         elif raw == "topic":
@@ -152,3 +158,15 @@ def _of_change(
         return pc.binary_join_element_wise(str(partition), source.column("offset").cast(pa.string()), "-")
     recorded = source.column("timestamp").cast(pa.timestamp("us", tz="UTC"))
     return recorded if options.valid_from is None else pc.coalesce(rows.column(options.valid_from), recorded)
+
+
+def _of_event(header: str | None, source: pa.RecordBatch) -> pa.Array:
+    """The key, or a header of each record (null where it has none), as text."""
+    if header is None:
+        key = source.column("key").cast(pa.string())
+        return pc.replace_substring_regex(key, '^"(.*)"$', r"\1")  # JSON of a text
+    headers = source.column("headers")
+    parents, pairs = pc.list_parent_indices(headers), headers.flatten()
+    wanted = pc.equal(pairs.field("key"), header)
+    rows = pc.index_in(pa.array(range(source.num_rows), pa.int64()), value_set=parents.filter(wanted).cast(pa.int64()))
+    return pairs.field("value").filter(wanted).take(rows).cast(pa.string())

@@ -1,4 +1,4 @@
-"""Topics that pipelines need: made if they are not there, and small compacted ones read whole."""
+"""Topics that pipelines and change capture need: made if they are not there, and small compacted ones read whole."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The catalog: topic ``headrace.catalog``, which says what views and queries there are, and carries commands to them.
 
-Keys ``view/APP/NAME`` (where a view's changelog is, its key and columns), ``query/APP/NAME`` (how a query is doing) and
-``command/APP/NAME`` (what somebody wants of it). Values are JSON; a null value takes the entry away.
+Keys ``view/APP/NAME`` (where a view's changelog is, its key and columns), ``query/APP/NAME`` (how a query is doing),
+``command/APP/NAME`` (what somebody wants of it), and ``capture/APP/NAME`` and ``capture-command/APP/NAME``, the same of
+captured tables. Values are JSON; a null value takes the entry away.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 from confluent_kafka import KafkaError, Producer, TopicPartition
 
 from headrace.feed.cluster import Cluster
-from headrace.pipelines.topics import CATALOG, MARKS, ensure_topic, read_table
+from headrace.feed.topics import CATALOG, MARKS, ensure_topic, read_table
 
 __all__ = ["Catalog", "Commands", "iso_now", "read_catalog", "send_command"]
 
@@ -31,10 +32,10 @@ def read_catalog(cluster: Cluster, kind: str) -> dict[str, dict[str, Any]]:
     return {key.removeprefix(f"{kind}/"): json.loads(value) for key, value in found.items()}
 
 
-def send_command(cluster: Cluster, app: str, name: str, action: str) -> None:
-    """Ask the run of an app to do something with a query: ``stop`` or ``restart``."""
+def send_command(cluster: Cluster, app: str, name: str, action: str, kind: str = "command") -> None:
+    """Ask the run of an app to do something with a query (``stop`` or ``restart``) or with a captured table."""
     catalog = Catalog(cluster)
-    catalog.put(f"command/{app}/{name}", {"action": action, "at": iso_now()})
+    catalog.put(f"{kind}/{app}/{name}", {"action": action, "at": iso_now()})
     catalog.flush()
 
 
@@ -65,8 +66,8 @@ class Catalog:
 class Commands:
     """The commands that come in from now on."""
 
-    def __init__(self, cluster: Cluster, app: str) -> None:
-        self._prefix = f"command/{app}/"
+    def __init__(self, cluster: Cluster, app: str, kind: str = "command") -> None:
+        self._prefix = f"{kind}/{app}/"
         self._consumer = cluster.consumer()
         _, end = cluster.bounds(CATALOG)[0]
         self._consumer.assign([TopicPartition(CATALOG, 0, end)])

@@ -1,0 +1,1 @@
+"""Change capture: databases as streams of changes in the log."""

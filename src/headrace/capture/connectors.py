@@ -1,0 +1,300 @@
+"""What is declared as configurations of connectors: pure, one connector per database of an app.
+
+A change goes: Debezium gives it the topic ``PREFIX.schema.table``; ``source`` is copied into a header; changes of our
+own tables (heartbeat and signals) are left out; the topic becomes the name in the app. A password is a reference to a
+variable of the worker's environment.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from headrace.capture.declarations import Captured, DatabaseSource, MariaDB, Postgres, Snapshot
+
+__all__ = ["Connector", "connectors_of", "topic_config"]
+
+HEARTBEAT_MS = 5000
+_NOT_IN_NAMES = re.compile(r"[^a-z0-9_]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """One connector: the captured tables of an app that are in one database."""
+
+    app: str
+    server: str
+    tables: tuple[Captured, ...]
+
+    @property
+    def source(self) -> DatabaseSource:
+        """The first table's source: how the database is reached."""
+        source = self.tables[0].source
+        assert isinstance(source, DatabaseSource)
+        return source
+
+    @property
+    def kind(self) -> str:
+        """``postgres``, ``mariadb`` or ``mysql``."""
+        return self.source.kind
+
+    @property
+    def _mark(self) -> str:
+        return f"{zlib.crc32(self.server.encode()):08x}"
+
+    @property
+    def _stem(self) -> str:
+        return _NOT_IN_NAMES.sub("_", self.app.lower())[:40]
+
+    @property
+    def name(self) -> str:
+        """Its name in Connect; also the prefix of its topics before they are renamed."""
+        return f"headrace.{self.app}.{self._mark}"
+
+    @property
+    def slot(self) -> str:
+        """The replication slot, and the publication."""
+        return f"headrace_{self._stem}_{self._mark}"
+
+    @property
+    def signal_table(self) -> str:
+        """The table that signals to the connector go into, without its schema."""
+        return f"headrace_{self._stem}_signal"
+
+    @property
+    def heartbeat_table(self) -> str:
+        """The table that moves the position on while all others are quiet, without its schema."""
+        return f"headrace_{self._stem}_heartbeat"
+
+    @property
+    def secret(self) -> str:
+        """The variable of the worker's environment that holds the password."""
+        return f"HEADRACE_SECRET_{self._mark.upper()}"
+
+    @property
+    def heartbeat_topic(self) -> str:
+        """Where its heartbeats go."""
+        return f"headrace.connect.{self.app}.heartbeat.{self.name}"
+
+    @property
+    def schema_topic(self) -> str:
+        """Where it keeps the schemas of tables over time (MariaDB and MySQL)."""
+        return f"headrace.connect.{self.app}.schemas.{self._mark}"
+
+    def config(self, own_schema: str, bootstrap: str, access: Mapping[str, str]) -> dict[str, str]:
+        """The configuration, for a signal and heartbeat table in ``own_schema``."""
+        if isinstance(self.source, Postgres):
+            special = _postgres(self, own_schema)
+        else:
+            special = _binlog(self, own_schema, bootstrap, access)
+        return {**_common(self, own_schema), **special, **_transforms(self, own_schema)}
+
+
+def connectors_of(app: str, tables: Iterable[Captured]) -> tuple[Connector, ...]:
+    """One connector for each database that tables are captured from (those that need a JVM)."""
+    by_server: dict[str, list[Captured]] = {}
+    for table in tables:
+        if isinstance(table.source, DatabaseSource):
+            by_server.setdefault(table.source.server, []).append(table)
+    return tuple(Connector(app, server, tuple(found)) for server, found in by_server.items())
+
+
+def topic_config(table: Captured) -> dict[str, str]:
+    """The settings of a captured table's topic: the latest version of each key, or all of them."""
+    if table.outbox is not None:
+        return {}
+    if table.history:
+        return {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+    return {"cleanup.policy": "compact"}
+
+
+def _common(connector: Connector, own_schema: str) -> dict[str, str]:
+    source = connector.source
+    at_first = [table for table in connector.tables if _snapshot(table) == Snapshot.INITIAL]
+    return {
+        "name": connector.name,
+        "tasks.max": "1",
+        "database.hostname": source.host,
+        "database.port": str(source.port),
+        "database.user": source.user,
+        "database.password": f"${{env:{connector.secret}}}" if source.password else "",
+        "topic.prefix": connector.name,
+        "snapshot.mode": "initial" if at_first else "no_data",
+        **({"snapshot.include.collection.list": _names(at_first)} if at_first else {}),
+        "snapshot.fetch.size": "4096",
+        "signal.data.collection": f"{own_schema}.{connector.signal_table}",
+        "signal.enabled.channels": "source",
+        # not "sink": its records carry no position, which Connect then takes for the connector's own; a worker that was
+        # killed as a snapshot began took it for complete, and its rows were lost
+        "notification.enabled.channels": "log",
+        "incremental.snapshot.chunk.size": "4096",
+        "incremental.snapshot.watermarking.strategy": "INSERT_DELETE",
+        "heartbeat.interval.ms": str(HEARTBEAT_MS),
+        "topic.heartbeat.prefix": f"headrace.connect.{connector.app}.heartbeat",
+        "max.batch.size": "4096",
+        "max.queue.size": "16384",
+        "max.queue.size.in.bytes": str(48 << 20),
+        "poll.interval.ms": "20",
+        "decimal.handling.mode": "string",
+        "time.precision.mode": "isostring",
+        "binary.handling.mode": "base64",
+        "tombstones.on.delete": "true",
+        "provide.transaction.metadata": "false",
+        "extended.headers.enabled": "false",
+        "exactly.once.support": "required",
+        "transaction.boundary": "poll",
+        "errors.max.retries": "-1",
+        "retriable.restart.connector.wait.ms": "2000",
+        "topic.creation.default.partitions": "1",
+        "topic.creation.default.replication.factor": "-1",
+        "topic.creation.default.cleanup.policy": "compact",
+        **_keys(connector.tables),
+    }
+
+
+def _postgres(connector: Connector, own_schema: str) -> dict[str, str]:
+    beat = f'"{own_schema}"."{connector.heartbeat_table}"'
+    own = [f"{own_schema}.{connector.heartbeat_table}", f"{own_schema}.{connector.signal_table}"]
+    options = connector.source.options
+    return {
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "database.dbname": connector.source.database,
+        **{f"database.{name}": options[name] for name in ("sslmode", "sslcert", "sslkey") if name in options},
+        **({"database.sslrootcert": options["sslrootcert"]} if "sslrootcert" in options else {}),
+        "plugin.name": "pgoutput",
+        "slot.name": connector.slot,
+        "slot.max.retries": "120",
+        "slot.retry.delay.ms": "1000",
+        "offset.mismatch.strategy": "trust_offset",
+        "publication.name": connector.slot,
+        "publication.autocreate.mode": "disabled",
+        "status.update.interval.ms": "2000",
+        "table.include.list": ",".join([_names(connector.tables), *(re.escape(name) for name in own)]),
+        "heartbeat.action.query": f"UPDATE {beat} SET beat = now()",
+        "interval.handling.mode": "string",
+        "hstore.handling.mode": "json",
+        "include.unknown.datatypes": "true",
+        "skipped.operations": "t",
+        "post.processors": "reselector",
+        "post.processors.reselector.type": "io.debezium.processors.reselect.ReselectColumnsPostProcessor",
+        "post.processors.reselector.reselect.unavailable.values": "true",
+        "post.processors.reselector.reselect.null.values": "false",
+    }
+
+
+def _binlog(connector: Connector, own_schema: str, bootstrap: str, access: Mapping[str, str]) -> dict[str, str]:
+    kind = "MariaDb" if connector.kind == "mariadb" else "MySql"
+    history = "schema.history.internal"
+    own = [f"{own_schema}.{connector.heartbeat_table}", f"{own_schema}.{connector.signal_table}"]
+    clients = {f"{history}.{role}.{name}": v for role in ("producer", "consumer") for name, v in access.items()}
+    return {
+        "connector.class": f"io.debezium.connector.{kind.lower()}.{kind}Connector",
+        "database.server.id": str(_server_id(connector)),
+        "database.include.list": ",".join(sorted({re.escape(_database(table)) for table in connector.tables})),
+        "table.include.list": ",".join([_names(connector.tables), *(re.escape(name) for name in own)]),
+        "heartbeat.action.query": f"UPDATE `{own_schema}`.`{connector.heartbeat_table}` SET beat = now(6)",
+        "include.schema.changes": "true",
+        "bigint.unsigned.handling.mode": "precise",
+        "inconsistent.schema.handling.mode": "fail",
+        "snapshot.locking.mode": "minimal",
+        "skipped.operations": "t",
+        history: "io.debezium.storage.kafka.history.KafkaSchemaHistory",
+        f"{history}.kafka.bootstrap.servers": bootstrap,
+        f"{history}.kafka.topic": connector.schema_topic,
+        f"{history}.store.only.captured.tables.ddl": "true",
+        **clients,
+    }
+
+
+def _transforms(connector: Connector, own_schema: str) -> dict[str, str]:
+    """Our own tables left out, position into a header, then each topic its name; an outbox's rows become events.
+
+    Tombstones get their names first: they have no value to take a position from, and so are no longer taken for it.
+    """
+    own = [f"{own_schema}.{connector.heartbeat_table}", f"{own_schema}.{connector.signal_table}"]
+    topics = {f"{connector.name}.{table.source.table_name}": table for table in connector.tables}
+    plain = [topic for topic, table in topics.items() if table.outbox is None]
+    package = "org.apache.kafka.connect.transforms"
+    chain = {"drop": {"type": f"{package}.Filter", "predicate": "own"}}
+    predicates = {"own": {"type": "TopicNameMatches", "pattern": _any_of(f"{connector.name}.{name}" for name in own)}}
+    if plain:
+        predicates["tombstone"] = {"type": "RecordIsTombstone"}
+        predicates["plain"] = {"type": "TopicNameMatches", "pattern": _any_of(plain)}
+        names = _names_of([(topic, topics[topic].topic) for topic in plain])
+        chain |= {f"tombstone{n}": {**one, "predicate": "tombstone"} for n, one in enumerate(names)}
+        copied = {"fields": "source", "headers": "source", "operation": "copy", "predicate": "plain"}
+        chain["position"] = {"type": f"{package}.HeaderFrom$Value", **copied}
+        chain |= {f"name{n}": one for n, one in enumerate(names)}
+    for n, (topic, table) in enumerate((t, table) for t, table in topics.items() if table.outbox is not None):
+        predicates[f"outbox{n}"] = {"type": "TopicNameMatches", "pattern": re.escape(topic)}
+        chain[f"outbox{n}"] = {**_outbox(table), "predicate": f"outbox{n}"}
+    flat = {f"transforms.{name}.{key}": value for name, one in chain.items() for key, value in one.items()}
+    for name, one in predicates.items():
+        flat |= {f"predicates.{name}.{key}": value for key, value in one.items()}
+        flat[f"predicates.{name}.type"] = f"{package}.predicates.{one['type']}"
+    return {"transforms": ",".join(chain), "predicates": ",".join(predicates), **flat}
+
+
+def _names_of(pairs: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
+    """Transforms that give topics their names: one for all that are called like their table, one for each other."""
+    alike = [topic for topic, name in pairs if topic.rpartition(".")[2] == name]
+    found = []
+    if alike:
+        stems = sorted({re.escape(topic.rpartition(".")[0]) for topic in alike})
+        names = sorted({re.escape(topic.rpartition(".")[2]) for topic in alike})
+        found.append((f"(?:{'|'.join(stems)})\\.({'|'.join(names)})", "$1"))
+    found += [(re.escape(topic), name) for topic, name in pairs if topic not in alike]
+    router = "org.apache.kafka.connect.transforms.RegexRouter"
+    return [{"type": router, "regex": regex, "replacement": name} for regex, name in found]
+
+
+def _outbox(table: Captured) -> dict[str, str]:
+    outbox = table.outbox
+    assert outbox is not None
+    placed = [(outbox.aggregate, "aggregate"), (outbox.type, "type"), *((name, name) for name in outbox.headers)]
+    return {
+        "type": "io.debezium.transforms.outbox.EventRouter",
+        "table.field.event.id": outbox.id,
+        "table.field.event.key": outbox.key,
+        "table.field.event.payload": outbox.payload,
+        "table.fields.additional.placement": ",".join(f"{column}:header:{name}" for column, name in placed),
+        "table.expand.json.payload": "true",
+        "table.op.invalid.behavior": "warn",
+        "route.by.field": outbox.aggregate,
+        "route.topic.regex": ".*",
+        "route.topic.replacement": table.topic,
+    }
+
+
+def _keys(tables: Sequence[Captured]) -> dict[str, str]:
+    chosen = [f"{re.escape(table.source.table_name)}:{','.join(table.key)}" for table in tables if table.key]
+    return {"message.key.columns": ";".join(chosen)} if chosen else {}
+
+
+def _server_id(connector: Connector) -> int:
+    """A number of its own among the replicas of a server."""
+    return 1_000_000 + zlib.crc32(f"{connector.app} {connector.server}".encode()) % 2_000_000_000
+
+
+def _names(tables: Iterable[Captured]) -> str:
+    return ",".join(re.escape(table.source.table_name) for table in tables)
+
+
+def _any_of(topics: Iterable[str]) -> str:
+    return "|".join(re.escape(topic) for topic in topics)
+
+
+def _full_name(table: Captured) -> str:
+    return table.source.table_name
+
+
+def _database(table: Captured) -> str:
+    assert isinstance(table.source, MariaDB)
+    return table.source.table_name.rpartition(".")[0]
+
+
+def _snapshot(table: Captured) -> str:
+    assert isinstance(table.source, DatabaseSource)
+    return table.source.snapshot

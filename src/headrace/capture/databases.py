@@ -1,0 +1,69 @@
+"""The kinds of databases behind one interface: what is asked of, and done to, the database of a connector."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from headrace.capture.connectors import Connector
+from headrace.capture.health import Health
+from headrace.capture.problems import Problem
+from headrace.errors import HeadraceError
+
+__all__ = ["drop", "has_reached", "health", "position", "prepare", "problems", "signal"]
+
+_HOMES = {
+    "postgres": ("postgres", "postgres_setup"),
+    "mariadb": ("mariadb", "mariadb"),
+    "mysql": ("mariadb", "mariadb"),
+}
+
+
+def problems(connector: Connector) -> list[Problem]:
+    """Everything that stands in the way of capturing its tables."""
+    found: list[Problem] = _module(connector, 1).problems(connector)
+    return found
+
+
+def prepare(connector: Connector) -> str:
+    """Make what capture needs in the database; returns the schema of our own tables."""
+    return str(_module(connector, 1).prepare(connector))
+
+
+def drop(connector: Connector, *, everything: bool = True) -> list[str]:
+    """Take away what capture left in the database; returns what that was."""
+    found: list[str] = _module(connector).drop(connector, everything=everything)
+    return found
+
+
+def signal(connector: Connector, schema: str, kind: str, data: dict[str, Any]) -> str:
+    """Tell the running connector something."""
+    return str(_module(connector).signal(connector, schema, kind, data))
+
+
+def health(connector: Connector, offset: Mapping[str, Any] | None) -> Health:
+    """How the database's side is doing."""
+    found = _module(connector).health(connector, offset)
+    assert isinstance(found, Health)
+    return found
+
+
+def position(connector: Connector) -> Any:
+    """Where the database's log ends now."""
+    return _module(connector).position(connector)
+
+
+def has_reached(connector: Connector, offset: Mapping[str, Any], end: Any) -> bool:
+    """Whether a stored position is at or behind an end of the database's log that was asked for before."""
+    return bool(_module(connector).has_reached(offset, end))
+
+
+def _module(connector: Connector, place: int = 0) -> Any:
+    try:
+        return import_module(f"headrace.capture.{_HOMES[connector.kind][place]}")
+    except ModuleNotFoundError as missing:
+        raise HeadraceError(
+            f"capturing from {connector.kind} needs the Python package {missing.name!r}.",
+            hint="pip install 'headrace[capture]'",
+        ) from None

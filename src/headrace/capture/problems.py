@@ -1,0 +1,31 @@
+"""What stands in the way of capturing a table, each with the statement that cures it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from headrace.errors import HeadraceError, ServerAway
+
+__all__ = ["Problem", "Unreachable", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong in the database, and its cure."""
+
+    sentence: str
+    cure: str
+
+
+class Unreachable(ServerAway):
+    """A database that does not answer, or does not let us in."""
+
+
+def refused(server: str, problems: Iterable[Problem]) -> HeadraceError:
+    """The error that names all problems of a database and their cures."""
+    found = list(problems)
+    if len(found) == 1:
+        return HeadraceError(f"{server}: {found[0].sentence}", hint=found[0].cure)
+    listed = "\n".join(f"  {number}. {one.sentence}\n     {one.cure}" for number, one in enumerate(found, 1))
+    return HeadraceError(f"{server} cannot be captured yet: {len(found)} things are to be done there.\n{listed}")

@@ -1,0 +1,59 @@
+"""Ending a capture for good: what it left in the database goes, and its position; the topics stay unless asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.capture import databases
+from headrace.capture.connectors import connectors_of
+from headrace.capture.declarations import Captured, SQLite
+from headrace.capture.problems import Unreachable
+from headrace.capture.run import locked
+from headrace.capture.settings import CaptureSettings
+from headrace.feed.catalog import Catalog, read_catalog
+from headrace.feed.cluster import Cluster
+from headrace.feed.topics import delete_topics
+
+__all__ = ["remove"]
+
+
+def remove(app: str, tables: Sequence[Captured], settings: CaptureSettings, *, topics: bool = False) -> list[str]:
+    """Drop slots, publications, triggers and our tables, and forget all positions. Returns what was done."""
+    done = []
+    with locked(settings, app):
+        for connector in connectors_of(app, tables):
+            try:
+                done += [f"dropped {what}" for what in databases.drop(connector)]
+            except Unreachable as away:
+                done.append(f"{connector.server} could not be asked, so its replication slot is still there: {away}")
+        for table in tables:
+            if isinstance(table.source, SQLite):
+                from headrace.capture.sqlite import SQLiteFile
+
+                file = SQLiteFile(table.source)
+                try:
+                    file.remove(app, table.name)
+                finally:
+                    file.close()
+                done.append(f"dropped the triggers on {table.source.table_name}")
+        cluster = Cluster(settings.bootstrap, settings.client)
+        ours = [name for name in cluster.admin.list_topics(timeout=10.0).topics if _is_ours(name, app)]
+        gone = [*ours, *([table.topic for table in tables] if topics else [])]
+        delete_topics(cluster, gone)
+        done += [f"deleted topic {name}" for name in sorted(gone)]
+        _forget(cluster, app)
+        (settings.folder / "capture" / app / "notifications.log").unlink(missing_ok=True)
+    return done
+
+
+def _is_ours(topic: str, app: str) -> bool:
+    return topic.startswith(f"headrace.connect.{app}.")
+
+
+def _forget(cluster: Cluster, app: str) -> None:
+    catalog = Catalog(cluster)
+    for kind in ("capture", "capture-new", "capture-sweep", "capture-command"):
+        for name in read_catalog(cluster, kind):
+            if name.startswith(f"{app}/"):
+                catalog.put(f"{kind}/{name}", None)
+    catalog.flush()

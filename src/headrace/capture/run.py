@@ -1,0 +1,190 @@
+"""Running the captures of an app: everything is checked first, then the worker and the threads of SQLite run."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+from headrace.capture import databases
+from headrace.capture.connectors import connectors_of, topic_config
+from headrace.capture.declarations import Captured, SQLite
+from headrace.capture.jars import ensure_installed
+from headrace.capture.problems import Problem, refused
+from headrace.capture.settings import CaptureSettings
+from headrace.capture.sqlite_capture import SQLiteCapture
+from headrace.capture.status import TableStatus
+from headrace.capture.supervisor import Supervisor
+from headrace.errors import FolderInUse, HeadraceError
+from headrace.feed.catalog import Catalog, Commands, iso_now
+from headrace.feed.cluster import Cluster
+from headrace.feed.topics import ensure_topic
+
+__all__ = ["COMMANDS", "CaptureRun", "locked", "preflight"]
+
+COMMANDS = "capture-command"
+LISTEN_S = 0.5
+PUBLISH_EVERY_S = 2.0
+
+
+def preflight(app: str, tables: Sequence[Captured], settings: CaptureSettings) -> None:
+    """Check the jars and every database, before anything is published; raises with all cures."""
+    connectors = connectors_of(app, tables)
+    if connectors:
+        ensure_installed(settings.home)
+    found: list[tuple[str, list[Problem]]] = []
+    for connector in connectors:
+        problems = databases.problems(connector)
+        if problems:
+            found.append((connector.server, problems))
+    if len(found) == 1:
+        raise refused(*found[0])
+    if found:
+        every = [Problem(f"{server}: {one.sentence}", one.cure) for server, several in found for one in several]
+        raise refused(" and ".join(server for server, _ in found), every)
+
+
+class CaptureRun:
+    """All captures of one app: ``start``, then ``stop``."""
+
+    def __init__(
+        self,
+        app: str,
+        tables: Sequence[Captured],
+        settings: CaptureSettings,
+        told: Callable[[str], None] = lambda sentence: None,
+    ) -> None:
+        self.app, self.tables, self.settings = app, tuple(tables), settings
+        self.cluster = Cluster(settings.bootstrap, settings.client)
+        connectors = connectors_of(app, tables)
+        self.supervisor = Supervisor(app, connectors, settings, os.getpid(), told) if connectors else None
+        self._sqlite = [SQLiteCapture(app, one, self.cluster, told) for one in tables if isinstance(one.source, SQLite)]
+        self._told = told
+        self._stopping = threading.Event()
+        self._catalog = Catalog(self.cluster)
+        self._listener = threading.Thread(target=self._listen, name="capture commands", daemon=True)
+        self._lock: int | None = None
+
+    def start(self) -> None:
+        """Check, then begin. Returns when everything that can be refused was checked; rows come later."""
+        self._lock = _locked(self.settings, self.app)
+        try:
+            preflight(self.app, self.tables, self.settings)
+            for one in self._sqlite:
+                ensure_topic(self.cluster, one.captured.topic, 1, topic_config(one.captured))
+            if self.supervisor is not None:
+                self.supervisor.start()
+            for one in self._sqlite:
+                one.start()
+            self._listener.start()
+        except BaseException:
+            self._unlock()
+            raise
+
+    def stop(self) -> None:
+        """End everything; it goes on where it was when it is started again."""
+        self._stopping.set()
+        for one in self._sqlite:
+            one.stop()
+        if self.supervisor is not None:
+            self.supervisor.stop()
+        if self._listener.ident is not None:
+            self._listener.join(5.0)
+        self._publish_sqlite()
+        self._catalog.flush(2.0)
+        self._unlock()
+
+    @property
+    def statuses(self) -> list[TableStatus]:
+        """How all captured tables are doing."""
+        jvm = self.supervisor.statuses if self.supervisor is not None else []
+        return [*jvm, *(self._sqlite_status(one) for one in self._sqlite)]
+
+    def wait_until_current(self, given_up: threading.Event, patience_s: float = 3600.0) -> bool:
+        """Wait until all that is in the databases now is in the log; False if it was given up, or one has failed."""
+        if self.supervisor is not None and not self.supervisor.wait_until_current(given_up, patience_s):
+            return False
+        for one in self._sqlite:
+            while one.status.state not in ("streaming", "failed") or one.status.pending:
+                if given_up.wait(0.05):
+                    return False
+        return all(one.status.state != "failed" for one in self._sqlite)
+
+    def ask(self, name: str, action: str) -> None:
+        """Do something with a table: ``pause``, ``resume``, ``snapshot``, ``snapshot-stop|hold|go``."""
+        for one in self._sqlite:
+            if one.captured.name == name and action in ("pause", "resume", "snapshot"):
+                {"pause": one.pause, "resume": one.resume, "snapshot": one.snapshot}[action]()
+        if self.supervisor is not None:
+            self.supervisor.ask(name, action)
+
+    def _listen(self) -> None:
+        """Obey commands from the catalog, and tell how SQLite's captures are doing."""
+        commands: Commands | None = None
+        waited = PUBLISH_EVERY_S
+        while not self._stopping.is_set():
+            try:
+                commands = commands or Commands(self.cluster, self.app, COMMANDS)
+                for name, action in commands.poll(LISTEN_S):
+                    self.ask(name, action)
+            except HeadraceError:
+                self._stopping.wait(LISTEN_S)
+            waited += LISTEN_S
+            if waited >= PUBLISH_EVERY_S:
+                self._publish_sqlite()
+                waited = 0.0
+        if commands is not None:
+            commands.close()
+
+    def _publish_sqlite(self) -> None:
+        for one in self._sqlite:
+            status = self._sqlite_status(one)
+            self._catalog.put(f"capture/{self.app}/{status.name}", status.entry())
+
+    def _sqlite_status(self, one: SQLiteCapture) -> TableStatus:
+        now = one.status
+        source = one.captured.source
+        return TableStatus(
+            self.app,
+            one.captured.name,
+            source.server,
+            source.table_name,
+            now.state,
+            now.rows,
+            lag_bytes=None,
+            snapshot="initial running" if now.state == "snapshot" else None,
+            last_error=now.error,
+            pid=os.getpid(),
+            at=iso_now(),
+        )
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+@contextlib.contextmanager
+def locked(settings: CaptureSettings, app: str) -> Iterator[None]:
+    """Hold an app's captures while the block runs: nobody else runs them from this folder."""
+    lock = _locked(settings, app)
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def _locked(settings: CaptureSettings, app: str) -> int:
+    folder = settings.folder / "capture" / app
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise FolderInUse(
+            f"the tables of app {app!r} are being captured already, from {folder}.", hint="stop that run first"
+        ) from None
+    return lock

@@ -1,0 +1,114 @@
+"""The capture of one SQLite table as a thread: it drains, waits, tries again, and does what it is told."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headrace.capture.declarations import Captured
+from headrace.capture.sqlite_drain import SourceMoved, SQLiteDrain
+from headrace.errors import HeadraceError, ServerAway
+from headrace.feed.cluster import Cluster
+
+__all__ = ["SQLiteCapture", "SQLiteStatus"]
+
+RETRY_S = 1.0
+WAIT_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class SQLiteStatus:
+    """How a capture is doing."""
+
+    state: str
+    """``starting``, ``snapshot``, ``streaming``, ``paused``, ``waiting`` (for the log), ``failed`` or ``stopped``."""
+    rows: int = 0
+    """Changes carried since the start."""
+    pending: int = 0
+    """Changes that are noted in the file and not in the log."""
+    error: str | None = None
+
+
+class SQLiteCapture:
+    """``start``, then ``stop``; in between ``pause``, ``resume`` and ``snapshot``, from any thread."""
+
+    def __init__(
+        self, app: str, captured: Captured, cluster: Cluster, told: Callable[[str], None] = lambda sentence: None
+    ) -> None:
+        self.app, self.captured = app, captured
+        self._cluster, self._told = cluster, told
+        self._stopping, self._running, self._snapshot = threading.Event(), threading.Event(), threading.Event()
+        self._running.set()
+        self._status = SQLiteStatus("starting")
+        self._thread = threading.Thread(target=self._run, name=f"capture of {captured.name}", daemon=True)
+
+    @property
+    def status(self) -> SQLiteStatus:
+        """How it is doing."""
+        return self._status
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self, patience_s: float = 10.0) -> None:
+        """End; it goes on where it was when it is started again."""
+        self._stopping.set()
+        self._running.set()
+        if self._thread.ident is not None:
+            self._thread.join(patience_s)
+
+    def pause(self) -> None:
+        """Carry nothing until ``resume``: changes stay in the file."""
+        self._running.clear()
+
+    def resume(self) -> None:
+        """Go on after ``pause``."""
+        self._running.set()
+
+    def snapshot(self) -> None:
+        """Capture all rows anew, while writes go on. The file is taken for the truth, also if it was refused."""
+        self._snapshot.set()
+
+    def _run(self) -> None:
+        drain = None
+        while not self._stopping.is_set():
+            drain = SQLiteDrain(self.app, self.captured, self._cluster, told=self._told)
+            try:
+                self._drain(drain)
+            except HeadraceError as error:
+                self._failed(error)
+            finally:
+                drain.close()
+        self._status = SQLiteStatus("stopped", self._status.rows)
+
+    def _drain(self, drain: SQLiteDrain) -> None:
+        asked = self._snapshot.is_set()
+        drain.open(as_truth=asked)
+        before = self._status.rows
+        while not self._stopping.is_set():
+            if self._snapshot.is_set():
+                drain.snapshot()
+                self._snapshot.clear()
+            if not self._running.is_set():
+                self._status = SQLiteStatus("paused", before + drain.rows_captured, drain.pending())
+                self._running.wait(WAIT_S)
+                continue
+            more = drain.step()
+            self._status = SQLiteStatus(drain.state, before + drain.rows_captured, drain.pending() if more else 0)
+            if not more:
+                drain.wait(WAIT_S, self._stopping)
+
+    def _failed(self, error: HeadraceError) -> None:
+        state = "waiting" if isinstance(error, ServerAway) else "failed"
+        if self._status.error != str(error):
+            self._told(f"table {self.captured.name}: {error}")
+        self._status = SQLiteStatus(state, self._status.rows, self._status.pending, str(error))
+        until = time.monotonic() + RETRY_S
+        refused = isinstance(error, SourceMoved)
+        while not self._stopping.is_set() and (refused or time.monotonic() < until):
+            if refused and self._snapshot.is_set():
+                return
+            self._stopping.wait(0.05)

@@ -1,0 +1,157 @@
+"""What stands in the way of capturing from PostgreSQL is told before anything is published, with its cure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from headrace.capture import postgres_setup
+from headrace.capture.connectors import Connector, connectors_of
+from headrace.capture.declarations import Captured, Outbox
+from headrace.capture.declarations import Postgres as Source
+from headrace.capture.postgres import look
+from headrace.capture.problems import Unreachable
+from headrace.errors import HeadraceError, InvalidDeclaration, NotFound
+from tests.capture.databases import Postgres
+from tests.servers import free_port
+
+
+@pytest.fixture(scope="module")
+def plain_server() -> Iterator[Postgres]:
+    server = Postgres(wal_level="replica")
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def database(postgres: Postgres) -> Iterator[str]:
+    name = "preflight"
+    postgres.create(name)
+    yield name
+    postgres.execute("drop owned by guest", name)
+    postgres.execute("drop role guest", name)
+    postgres.execute(f"drop database {name} with (force)")
+
+
+@pytest.fixture
+def guest(postgres: Postgres, database: str) -> str:
+    postgres.execute("create role guest login password 'pw'", database)
+    postgres.execute("create table c (id int primary key, name text); create table k (a int)", database)
+    return postgres.dsn(database, "guest", "pw")
+
+
+def connector(*tables: Captured) -> Connector:
+    (one,) = connectors_of("app", tables)
+    return one
+
+
+def cures(dsn: str, table: str = "c", **more: object) -> list[str]:
+    one = connector(Captured("c", Source(dsn, table=table), **more))  # type: ignore[arg-type]
+    return [problem.cure for problem in postgres_setup.problems(one)]
+
+
+def test_a_wal_level_that_does_not_say_which_rows_changed(plain_server: Postgres) -> None:
+    plain_server.execute("create table if not exists c (id int primary key)")
+    assert cures(plain_server.dsn()) == ["ALTER SYSTEM SET wal_level = 'logical';  -- then restart the server"]
+
+
+def test_every_cure_is_told_and_running_them_all_leaves_none(postgres: Postgres, guest: str, database: str) -> None:
+    first = cures(guest)
+    assert first == [
+        'ALTER ROLE "guest" REPLICATION;',
+        'GRANT SELECT ON "public"."c" TO "guest";',
+    ]
+    for _ in range(3):
+        for cure in cures(guest):
+            postgres.execute(cure, database)
+    assert postgres.execute("select count(*) from pg_publication", database) == [(1,)]
+    assert cures(guest) == []
+
+
+def test_what_may_not_be_made_is_told_as_the_statement_that_makes_it(
+    postgres: Postgres, guest: str, database: str
+) -> None:
+    postgres.execute("alter role guest replication; grant select on c to guest", database)
+    told = cures(guest)
+    assert [re.sub(r"\s+", " ", cure)[:22] for cure in told][:1] == ['create table "public".']
+    assert any(cure.startswith("create publication") for cure in told)
+    assert postgres.execute("select count(*) from pg_publication", database) == [(0,)]
+    with pytest.raises(HeadraceError, match="may not"):
+        postgres_setup.prepare(connector(Captured("c", Source(guest, table="c"))))
+
+
+def test_a_table_without_a_primary_key_is_never_published_unasked(
+    postgres: Postgres, guest: str, database: str
+) -> None:
+    admin = postgres.dsn(database)
+    assert cures(admin, "k") == ['ALTER TABLE "public"."k" ADD PRIMARY KEY (...);']
+    assert cures(admin, "k", key=("a",)) == ['ALTER TABLE "public"."k" REPLICA IDENTITY FULL;']
+    postgres.execute("alter table k replica identity full", database)
+    assert cures(admin, "k", key=("a",)) == []
+    assert cures(admin, "k", key=("b",)) == ["it has: a"]
+    postgres.execute("alter table c replica identity nothing", database)
+    assert cures(admin, "c") == ['ALTER TABLE "public"."c" REPLICA IDENTITY DEFAULT;']
+    assert postgres.execute("select count(*) from pg_publication", database) == [(0,)]
+
+
+def test_a_table_that_is_not_there_or_is_a_view(postgres: Postgres, guest: str, database: str) -> None:
+    admin = postgres.dsn(database)
+    postgres.execute("create view w as select * from c", database)
+    assert "GRANT USAGE" in cures(admin, "nowhere")[0]
+    assert cures(admin, "w") == ["capture the tables that it is made from"]
+    with pytest.raises(NotFound, match=r"public\.c, public\.k"):
+        look(Source(admin, table="nowhere"))
+    seen = look(Source(admin, table="c"))
+    assert [(one.name, one.native, one.nullable) for one in seen.columns] == [
+        ("id", "integer", False),
+        ("name", "text", True),
+    ]
+    assert seen.key == ("id",)
+
+
+def test_an_outbox_must_have_its_columns(postgres: Postgres, guest: str, database: str) -> None:
+    source = Source(postgres.dsn(database), table="c")
+    told = [one.sentence for one in postgres_setup.problems(connector(Captured("e", source, outbox=Outbox(source))))]
+    assert told == [f"public.c has no column {name!r}." for name in ("aggregatetype", "aggregateid", "type", "payload")]
+
+
+def test_a_server_that_is_away_and_a_password_that_is_wrong(postgres: Postgres, guest: str, database: str) -> None:
+    with pytest.raises(Unreachable, match="cannot be reached"):
+        look(Source(f"postgresql://me:secret@127.0.0.1:{free_port()}/x", table="c"))
+    with pytest.raises(Unreachable, match="refuses the password") as wrong:
+        look(Source(postgres.dsn(database, "guest", "hidden"), table="c"))
+    assert "hidden" not in str(wrong.value)
+    with pytest.raises(Unreachable, match="does not exist") as missing:
+        look(Source(postgres.dsn("no_such"), table="c"))
+    assert missing.value.hint == 'CREATE DATABASE "no_such";'
+
+
+def test_everything_made_is_taken_away_again(postgres: Postgres, guest: str, database: str) -> None:
+    from headrace.capture.postgres import drop
+
+    one = connector(Captured("c", Source(postgres.dsn(database), table="c")))
+    assert postgres_setup.prepare(one) == "public"
+    assert postgres_setup.prepare(one) == "public"
+    postgres.execute(f"select pg_create_logical_replication_slot('{one.slot}', 'pgoutput')", database)
+    drop(one)
+    left = "select count(*) from {}"
+    for what in (
+        "pg_publication",
+        "pg_replication_slots where database = 'preflight'",
+        "pg_trigger where not tgisinternal",
+    ):
+        assert postgres.execute(left.format(what), database) == [(0,)]
+    assert postgres.execute("select count(*) from pg_tables where schemaname = 'public'", database) == [(2,)]
+
+
+def test_addresses_that_cannot_be_are_mistakes_of_the_app() -> None:
+    for dsn in ("mysql://h/db", "host=x dbname=y", "postgresql://h"):
+        with pytest.raises(InvalidDeclaration):
+            Source(dsn, table="t")
+    with pytest.raises(InvalidDeclaration, match="is not the name"):
+        Source("postgresql://h/db", table="a.b.c")
+    with pytest.raises(InvalidDeclaration, match="sometimes"):
+        Source("postgresql://h/db", table="t", snapshot="sometimes")
+    assert "pw" not in repr(Source("postgresql://u:pw@h/db", table="t"))
