@@ -67,7 +67,7 @@ class Lanes(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         path = self.config.rootpath / nodeid.partition("::")[0]
-        return lane_of(path.relative_to(HERE).as_posix())
+        return lane_of(path.resolve().relative_to(HERE).as_posix())
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Lanes | None:
