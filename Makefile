@@ -84,7 +84,7 @@ unit: setup ## Fast tests: no server, under a minute
 
 system: setup kafka capture .venv/classes.stamp ## Tests with real processes: clients, contract with Apache Kafka, faults, apps on Spark, captured databases
 	@$(HEAD) "System tests"
-	@$(BIN)/pytest -m system --durations=15 $(if $(T),$(T),-n $(LANES) --dist loadgroup --no-loadscope-reorder)
+	@$(BIN)/pytest -m system --durations=15 $(if $(T),$(T),-n $(LANES) --dist loadscope --no-loadscope-reorder)
 
 format: setup ## Format the code and fix what ruff can fix
 	@$(BIN)/ruff check --fix .

@@ -10,10 +10,13 @@ because Spark gives up on a Python process that needs more than ten seconds to c
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 HERE = Path(__file__).resolve().parent
 SYSTEM = (
@@ -35,8 +38,8 @@ OWN_DRIVERS = (
     "pipelines/test_on_kafka.py",
     "cli/test_demo.py",
 )
-SHARED_SPARK = {"AppUnderTest", "shared_spark", "spark"}
-"""A test whose module or fixtures have one of these names runs on the Spark of its own process."""
+SHARED_SPARK = ("AppUnderTest", "shared_spark", "SparkSession")
+"""Tests in whose file one of these names stands run on the Spark of their own process."""
 LONGEST_FIRST = ("spark", "drivers", "contract", "clients", "cli", "faults", "serving")
 """Where a run begins, so that no long lane is left for its end."""
 
@@ -49,13 +52,13 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 os.environ.setdefault("POLARS_MAX_THREADS", "1")  # as workers have it; frames here are small
 
 
-def lane_of(item: pytest.Item) -> str:
-    """The lane of a system test."""
-    place = item.path.resolve().relative_to(HERE)
-    if place.as_posix().startswith(OWN_DRIVERS):
+@cache
+def lane_of(place: str) -> str:
+    """The lane of the tests of a file, given by its path below this folder."""
+    if place in OWN_DRIVERS:
         return "drivers"
-    names = {*dir(getattr(item, "module", None)), *getattr(item, "fixturenames", ())}
-    return "spark" if names & SHARED_SPARK else place.parts[0]
+    text = (HERE / place).read_text()
+    return "spark" if any(name in text for name in SHARED_SPARK) else place.partition("/")[0]
 
 
 def turn_of(lane: str) -> int:
@@ -63,12 +66,22 @@ def turn_of(lane: str) -> int:
     return LONGEST_FIRST.index(lane) if lane in LONGEST_FIRST else len(LONGEST_FIRST)
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
+class Lanes(LoadScopeScheduling):
+    """What runs one after another is a lane, not a module."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = self.config.rootpath / nodeid.partition("::")[0]
+        return lane_of(path.resolve().relative_to(HERE).as_posix())
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Lanes | None:
+    return Lanes(config, log) if config.getvalue("dist") == "loadscope" else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.resolve().relative_to(HERE).as_posix().startswith(SYSTEM):
+    places = {item: item.path.resolve().relative_to(HERE).as_posix() for item in items}
+    for item, place in places.items():
+        if place.startswith(SYSTEM):
             item.add_marker(pytest.mark.system)
-        if item.get_closest_marker("system"):
-            item.add_marker(pytest.mark.xdist_group(lane_of(item)))
-    if config.getoption("loadgroup", False):
-        items.sort(key=lambda item: turn_of(lane_of(item)))
+    if hasattr(config, "workerinput"):  # one of several processes
+        items.sort(key=lambda item: turn_of(lane_of(places[item])))
