@@ -48,16 +48,23 @@ fn fields(object: &Bound<'_, PyAny>) -> PyResult<Fields> {
 type Told = Vec<(usize, &'static str, String)>;
 
 #[pyfunction]
-#[pyo3(signature = (values, schema, columns = None))]
+#[pyo3(signature = (values, schema, columns = None, *, captured = false))]
 pub fn json_to_arrow(
     py: Python<'_>,
     values: Bound<'_, PyAny>,
     schema: Bound<'_, PyAny>,
     columns: Option<Vec<String>>,
+    captured: bool,
 ) -> PyResult<(ArrowBatch, Told)> {
     let (values, fields) = (array(&values)?, fields(&schema)?);
     let chosen = columns.as_deref();
     let decoded = py.detach(|| match values.data_type() {
+        DataType::Binary if captured => {
+            json::captured_to_arrow(values.as_binary::<i32>().iter(), &fields, chosen)
+        }
+        DataType::LargeBinary if captured => {
+            json::captured_to_arrow(values.as_binary::<i64>().iter(), &fields, chosen)
+        }
         DataType::Binary => json::json_to_arrow(values.as_binary::<i32>().iter(), &fields, chosen),
         DataType::LargeBinary => {
             json::json_to_arrow(values.as_binary::<i64>().iter(), &fields, chosen)

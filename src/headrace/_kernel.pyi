@@ -90,7 +90,7 @@ def records_to_arrow(data: Buffer, start_offset: int = 0, end_offset: int = ...,
     and value use large offsets only when they must."""
 
 def json_to_arrow(
-    values: object, schema: object, columns: Sequence[str] | None = None
+    values: object, schema: object, columns: Sequence[str] | None = None, *, captured: bool = False
 ) -> tuple[ArrowBatch, list[tuple[int, str, str]]]:
     """JSON objects, a column of binary of any Arrow library, as the typed columns of a schema of any: the good rows in
     order, and (row, reason, detail) of the bad.
@@ -105,6 +105,10 @@ def json_to_arrow(
     seconds, milliseconds, microseconds or nanoseconds, as its size says), lists, maps with string keys, structs.
     Reasons: ``no-value``, ``not-json``, ``wrong-type``, ``out-of-range``, ``missing`` (null for NOT NULL),
     ``too-deep``.
+
+    With ``captured``, the values are those of a database, and what a type has no room for does not make the row bad: of
+    a decimal what is no number is null, times beyond the years 1 to 9999 are the first or last of them, dates may end
+    with Z, 0 and 1 are booleans, and in a column of strings a value that is no string is its JSON.
     ValueError if the schema has other types or lacks one of the columns, or the values are more than 2 GiB."""
 
 def arrow_to_json(rows: object, columns: Sequence[str] | None = None) -> ArrowBatch:

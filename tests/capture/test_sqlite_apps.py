@@ -126,7 +126,7 @@ def test_an_outbox_is_a_stream_of_events_of_its_own_keys_and_types(tmp_path: Pat
     execute(
         path,
         "CREATE TABLE orders (id INTEGER PRIMARY KEY, total REAL)",
-        "CREATE TABLE outbox (id TEXT PRIMARY KEY, aggregatetype TEXT, aggregateid INTEGER, type TEXT, payload TEXT, "
+        "CREATE TABLE outbox (id TEXT PRIMARY KEY, aggregatetype TEXT, aggregateid TEXT, type TEXT, payload TEXT, "
         "tenant TEXT)",
     )
     app = hr.App("shop")
@@ -147,20 +147,20 @@ def test_an_outbox_is_a_stream_of_events_of_its_own_keys_and_types(tmp_path: Pat
                 with connection:  # state and event in one transaction; the event may be deleted at once
                     payload = json.dumps({"order_id": number, "total": 2.5})
                     connection.execute("INSERT INTO orders VALUES (?, 2.5)", (number,))
-                    event = (f"e{number}", "order", number, "Placed" if number < 3 else "Paid", payload, "north")
+                    event = (f"e{number}", "order", f"o-{number}", "Placed" if number < 3 else "Paid", payload, "north")
                     connection.execute("INSERT INTO outbox VALUES (?, ?, ?, ?, ?, ?)", event)
                     connection.execute("DELETE FROM outbox")
-            connection.execute("INSERT INTO outbox VALUES ('e4', 'order', 4, 'Placed', '{}', NULL)")
+            connection.execute("INSERT INTO outbox VALUES ('e4', 'order', 'o-4', 'Placed', '{}', NULL)")
             connection.rollback()
         run.capture()
         assert run.view("kinds") == [
-            {"_type": "Paid", "total": 2.5, "key": "3"},
-            {"_type": "Placed", "total": 5.0, "key": "2"},
+            {"_type": "Paid", "total": 2.5, "key": "o-3"},
+            {"_type": "Placed", "total": 5.0, "key": "o-2"},
         ]
         first = run._records("order_events")[0]
-        assert first["key"] == b"1"
+        assert first["key"] == b'"o-1"'
         headers = {header["key"]: header["value"] for header in first["headers"]}
-        assert headers == {"id": b"e1", "eventType": b"Placed", "aggregateType": b"order", "tenant": b"north"}
+        assert headers == {"id": b"e1", "type": b"Placed", "aggregate": b"order", "tenant": b"north"}
 
 
 def test_new_columns_wait_for_a_rebuild_and_dropped_ones_are_null(tmp_path: Path) -> None:

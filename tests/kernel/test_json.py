@@ -222,3 +222,45 @@ def test_chosen_columns_are_written_in_the_order_they_are_named() -> None:
     assert written == [{"json": b'{"c":1e100,"b":null}'}]
     with pytest.raises(ValueError, match='no column "z"'):
         _kernel.arrow_to_json(batch, ["z"])
+
+
+def test_values_of_databases_that_a_type_has_no_room_for_do_not_make_the_row_bad() -> None:
+    values = [
+        {"flag": 1, "money": "NAN", "day": "2026-01-31Z", "at": "infinity", "text": 7},
+        {
+            "flag": 0,
+            "money": "NEGATIVE_INFINITY",
+            "day": "+5877611-06-21Z",
+            "at": "-infinity",
+            "text": {"a": [1, None]},
+        },
+        {"flag": True, "money": "-12.5", "day": "-0043-03-15Z", "at": "+292278994-08-16T23:00:00Z", "text": "s"},
+        {"flag": None, "money": None, "day": "2026-01-31", "at": "2026-01-31T00:00:00Z", "text": None},
+        {"text": "", "inner": {"deep": {"y": [1, "x", False]}}},
+    ]
+    encoded = pa.array([json.dumps(value, separators=(",", ":")).encode() for value in values])
+    made, told = _kernel.json_to_arrow(encoded, SCHEMA, captured=True)
+    rows = pa.record_batch(made).to_pylist()
+    assert not told
+    assert [row["flag"] for row in rows] == [True, False, True, None, None]
+    assert [row["money"] for row in rows] == [None, None, Decimal("-12.500"), None, None]
+    first, last = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
+    assert [row["day"] for row in rows[:4]] == [date(2026, 1, 31), last.date(), first.date(), date(2026, 1, 31)]
+    assert [row["at"] for row in rows[:4]] == [last, first, last, datetime(2026, 1, 31, tzinfo=UTC)]
+    assert [row["text"] for row in rows] == ["7", '{"a":[1,null]}', "s", None, ""]
+    assert rows[4]["inner"]["deep"]["y"] == ["1", "x", "false"]
+    _, told = _kernel.json_to_arrow(encoded[:3], SCHEMA)
+    assert [row for row, _, _ in told] == [0, 1, 2], "of other values they do"
+
+
+def test_what_no_database_writes_stays_bad_in_captured_rows() -> None:
+    values = [
+        b'{"money":"much"}',
+        b'{"day":"+x"}',
+        b'{"at":"-1"}',
+        b'{"flag":2}',
+        b'{"text":tru}',
+        b'{"at":"+12-01-01"}',
+    ]
+    _, told = _kernel.json_to_arrow(pa.array(values), SCHEMA, captured=True)
+    assert [row for row, _, _ in told] == list(range(len(values)))

@@ -158,4 +158,6 @@ def _decimal(words: str, names: tuple[str, ...], default: str = "string") -> str
     if found[2] is None:
         return default
     precision, scale = int(found[2]), int(found[3] or 0)
-    return f"decimal({precision},{scale})" if 0 <= scale <= precision <= _MAX_PRECISION else "string"
+    if scale < 0:  # whole tens, hundreds, ...
+        precision, scale = precision - scale, 0
+    return f"decimal({precision},{scale})" if scale <= precision <= _MAX_PRECISION else "string"

@@ -2,9 +2,9 @@
 
 ::
 
-    key       the column ``key``, as text
+    key       the column ``key``, as JSON (text in quotes)
     value     the column ``payload``: JSON as it was written
-    headers   id, eventType, aggregateType, and the columns that were named as headers
+    headers   id, type, aggregate, and the columns that were named as headers
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ def event_record(change: Change, outbox: Outbox) -> Iterator[ChangeRecord]:
     row = change.after
     if row is None or change.op not in ("c", "r"):
         return
-    named = {"id": outbox.id, "eventType": outbox.type, "aggregateType": outbox.aggregate}
+    named = {"id": outbox.id, "type": outbox.type, "aggregate": outbox.aggregate}
     named |= {name: name for name in outbox.headers}
     headers = [(header, _text(row[column])) for header, column in named.items() if row[column] is not None]
     payload = row[outbox.payload]
-    yield ChangeRecord(_text(row[outbox.key]), None if payload is None else _text(payload), headers)
+    yield ChangeRecord(to_json(row[outbox.key]), None if payload is None else _text(payload), headers)
 
 
 def _text(value: object) -> bytes:

@@ -207,8 +207,10 @@ def slot_of(connection: Connection, connector: Connector) -> Slot:
 def look_at(connection: Connection, source: Postgres) -> TableLook | None:
     """What a table is, over a connection; None if there is none."""
     rows = connection.execute(
-        "select a.attname, format_type(a.atttypid, a.atttypmod), not a.attnotnull"
-        " from pg_attribute a where a.attrelid = to_regclass(%s) and a.attnum > 0 and not a.attisdropped"
+        "select a.attname, case t.typtype when 'd' then format_type(t.typbasetype, t.typtypmod)"
+        " else format_type(a.atttypid, a.atttypmod) end, not a.attnotnull"
+        " from pg_attribute a join pg_type t on t.oid = a.atttypid"
+        " where a.attrelid = to_regclass(%s) and a.attnum > 0 and not a.attisdropped"
         " order by a.attnum",
         [quoted_table(source)],
     ).fetchall()

@@ -140,10 +140,10 @@ class SQLiteFile:
         with self._explained():
             return self._state(installed, "again" if again else "running", None)
 
-    def copy_chunk(self, installed: Installed, rows: int = CHUNK_ROWS) -> Installed | None:
+    def copy_chunk(self, installed: Installed, rows: int | None = None) -> Installed | None:
         """Copy the next rows of a snapshot; None if there are no more. One short transaction, so writers hardly wait,
         and what they write meanwhile comes after what is copied here."""
-        watched = installed.watched
+        watched, rows = installed.watched, rows or CHUNK_ROWS
         with self._explained(), self._transaction():
             reached = self._one(f"SELECT reached FROM {_STATE} WHERE name = ?", _name(watched))
             last = self._one(watched.last_key(reached, rows))

@@ -61,6 +61,13 @@ impl Struct {
         }
     }
 
+    /// The values are those of a database: take what does not fit as far as it does.
+    pub fn capture(&mut self) {
+        for column in &mut self.columns {
+            column.capture();
+        }
+    }
+
     /// Take an object; the cursor is at its first brace.
     pub fn push_object(&mut self, cursor: &mut Cursor<'_>) -> Result<()> {
         let rows = self.rows;
@@ -165,6 +172,8 @@ pub struct Column {
     field: FieldRef,
     /// Whether its values stay; if not, it has at most the value of the row that is being taken.
     kept: bool,
+    /// Whether the values are those of a database.
+    captured: bool,
     valid: NullBufferBuilder,
     data: Data,
 }
@@ -200,6 +209,13 @@ enum Data {
         value: Box<Column>,
     },
     Struct(Box<Struct>),
+}
+
+/// What became of a text that only databases write.
+enum Beyond {
+    Taken,
+    Null,
+    Ordinary,
 }
 
 /// Byte strings one after the other, and where each ends.
@@ -292,9 +308,20 @@ impl Column {
         Ok(Column {
             field: field.clone(),
             kept: true,
+            captured: false,
             valid: NullBufferBuilder::new(capacity),
             data: Data::new(field, capacity)?,
         })
+    }
+
+    fn capture(&mut self) {
+        self.captured = true;
+        match &mut self.data {
+            Data::List { item, .. } => item.capture(),
+            Data::Map { value, .. } => value.capture(),
+            Data::Struct(inner) => inner.capture(),
+            _ => {}
+        }
     }
 
     #[inline]
@@ -371,8 +398,16 @@ impl Column {
             cursor.literal("null")?;
             return self.push_null();
         }
+        if self.captured && first != b'"' && self.push_other(cursor, first)? {
+            self.valid.append_non_null();
+            return Ok(());
+        }
         match first {
-            b'"' => self.push_string(cursor)?,
+            b'"' => {
+                if !self.push_string(cursor)? {
+                    return self.push_null();
+                }
+            }
             b'-' | b'0'..=b'9' => self.push_number(cursor)?,
             b'{' => self.push_object(cursor)?,
             b'[' => self.push_list(cursor)?,
@@ -381,6 +416,28 @@ impl Column {
         }
         self.valid.append_non_null();
         Ok(())
+    }
+
+    /// Take a value of a database that is written in another type than the column's; false if it is none of those.
+    fn push_other(&mut self, cursor: &mut Cursor<'_>, first: u8) -> Result<bool> {
+        match &mut self.data {
+            Data::Text(bytes) => {
+                bytes
+                    .data
+                    .extend_from_slice(cursor.raw_value()?.as_bytes());
+                bytes.close();
+                Ok(true)
+            }
+            Data::Boolean(values) if matches!(first, b'0' | b'1') => {
+                let text = cursor.number()?;
+                if !matches!(text, "0" | "1") {
+                    return Err(self.out_of_range(text));
+                }
+                values.append(text == "1");
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
     }
 
     fn push_boolean(&mut self, cursor: &mut Cursor<'_>, value: bool) -> Result<()> {
@@ -392,7 +449,8 @@ impl Column {
         Ok(())
     }
 
-    fn push_string(&mut self, cursor: &mut Cursor<'_>) -> Result<()> {
+    /// False if the text stands for nothing that the column has room for: then it is null.
+    fn push_string(&mut self, cursor: &mut Cursor<'_>) -> Result<bool> {
         match &mut self.data {
             Data::Text(bytes) => {
                 match cursor.string(&mut bytes.scratch)? {
@@ -400,7 +458,7 @@ impl Column {
                     Text::Unescaped => bytes.data.extend_from_slice(&bytes.scratch),
                 }
                 bytes.close();
-                Ok(())
+                Ok(true)
             }
             Data::Binary(bytes) => {
                 let mut scratch = std::mem::take(&mut bytes.scratch);
@@ -410,7 +468,7 @@ impl Column {
                 if good {
                     bytes.close();
                     bytes.scratch = scratch;
-                    return Ok(());
+                    return Ok(true);
                 }
                 Err(self.unreadable(text))
             }
@@ -428,7 +486,14 @@ impl Column {
     }
 
     /// Take a text that stands for a value of another type.
-    fn push_text(&mut self, text: &str) -> Result<()> {
+    fn push_text(&mut self, text: &str) -> Result<bool> {
+        if self.captured {
+            match self.push_beyond(text) {
+                Beyond::Taken => return Ok(true),
+                Beyond::Null => return Ok(false),
+                Beyond::Ordinary => {}
+            }
+        }
         let taken = match &mut self.data {
             Data::Timestamp { values, zoned } => match time::timestamp(text) {
                 Some((micros, named)) if *zoned || !named => {
@@ -444,16 +509,33 @@ impl Column {
                 }
                 None => false,
             },
-            Data::Decimal { .. } => return self.push_decimal(text),
+            Data::Decimal { .. } => return self.push_decimal(text).map(|()| true),
             Data::Float64(values) => push_special(values, text, f64::NAN, f64::INFINITY),
             Data::Float32(values) => push_special(values, text, f32::NAN, f32::INFINITY),
             _ => false,
         };
         if taken {
-            Ok(())
+            Ok(true)
         } else {
             Err(self.unreadable(text))
         }
+    }
+
+    /// Take a text by which a database says what the column has no room for.
+    fn push_beyond(&mut self, text: &str) -> Beyond {
+        match &mut self.data {
+            Data::Decimal { .. } if number::is_no_number(text) => return Beyond::Null,
+            Data::Date(values) => match time::database_date(text) {
+                Some(day) => values.push(day),
+                None => return Beyond::Ordinary,
+            },
+            Data::Timestamp { values, .. } => match time::beyond(text) {
+                Some(after) => values.push(if after { time::LAST_US } else { time::FIRST_US }),
+                None => return Beyond::Ordinary,
+            },
+            _ => return Beyond::Ordinary,
+        }
+        Beyond::Taken
     }
 
     fn push_decimal(&mut self, text: &str) -> Result<()> {

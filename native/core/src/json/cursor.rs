@@ -326,6 +326,14 @@ impl<'a> Cursor<'a> {
         })
     }
 
+    /// Walk over a value, checking it, and give it as it stands in the text.
+    pub fn raw_value(&mut self) -> Result<&'a str> {
+        self.peek()?;
+        let start = self.at;
+        self.skip_value()?;
+        Ok(&self.text[start..self.at])
+    }
+
     /// Walk over a value, checking it.
     pub fn skip_value(&mut self) -> Result<()> {
         let floor = self.depth;

@@ -106,7 +106,30 @@ pub fn json_to_arrow<'a>(
     fields: &Fields,
     chosen: Option<&[String]>,
 ) -> std::result::Result<(StructArray, Vec<BadRow>), Refused> {
+    decode(values, fields, chosen, false)
+}
+
+/// As `json_to_arrow`, of values that a database had, as Debezium writes them. What a column's type has no room for
+/// does not make the row bad: of a decimal what is no number is null, times beyond the years 1 to 9999 are the first
+/// or last of them, 0 and 1 are booleans, and in a column of text a value that is no string is its JSON.
+pub fn captured_to_arrow<'a>(
+    values: impl ExactSizeIterator<Item = Option<&'a [u8]>>,
+    fields: &Fields,
+    chosen: Option<&[String]>,
+) -> std::result::Result<(StructArray, Vec<BadRow>), Refused> {
+    decode(values, fields, chosen, true)
+}
+
+fn decode<'a>(
+    values: impl ExactSizeIterator<Item = Option<&'a [u8]>>,
+    fields: &Fields,
+    chosen: Option<&[String]>,
+    captured: bool,
+) -> std::result::Result<(StructArray, Vec<BadRow>), Refused> {
     let mut root = Struct::new(fields, values.len())?;
+    if captured {
+        root.capture();
+    }
     if let Some(names) = chosen {
         if let Some(name) = names.iter().find(|name| fields.find(name).is_none()) {
             return Err(Refused(format!("there is no column {name:?}")));

@@ -101,6 +101,14 @@ fn exponent(text: &[u8]) -> Option<i64> {
     Some(if negative { -value } else { value })
 }
 
+/// Whether a text says that a numeric of a database is no number, or not finite.
+pub fn is_no_number(text: &str) -> bool {
+    let word = text.trim_start_matches('-');
+    ["nan", "infinity", "positive_infinity", "negative_infinity"]
+        .iter()
+        .any(|known| word.eq_ignore_ascii_case(known))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -60,6 +60,34 @@ pub fn date(text: &str) -> Option<i32> {
     leading_date(text.as_bytes())?.try_into().ok()
 }
 
+/// The first and the last microsecond that a captured timestamp can be: of the years 1 and 9999.
+pub const FIRST_US: i64 = -62_135_596_800_000_000;
+pub const LAST_US: i64 = 253_402_300_799_999_999;
+
+/// Whether a text is a time after (true) or before (false) the years 1 to 9999, as databases write it: `infinity`, or a
+/// year with a sign.
+pub fn beyond(text: &str) -> Option<bool> {
+    match text.as_bytes() {
+        b"infinity" | b"Infinity" => Some(true),
+        b"-infinity" | b"-Infinity" => Some(false),
+        [sign @ (b'+' | b'-'), rest @ ..] => {
+            let year = rest.split(|&byte| byte == b'-').next()?;
+            let is_year = year.len() >= 4 && year.iter().all(u8::is_ascii_digit);
+            is_year.then_some(*sign == b'+')
+        }
+        [b'0', b'0', b'0', b'0', b'-', ..] => Some(false),
+        _ => None,
+    }
+}
+
+/// A date of a database, which may have a `Z` at its end, or lie beyond the years 1 to 9999.
+pub fn database_date(text: &str) -> Option<i32> {
+    match beyond(text) {
+        Some(after) => ((if after { LAST_US } else { FIRST_US }).div_euclid(DAY_US)).try_into().ok(),
+        None => date(text.strip_suffix('Z').unwrap_or(text)),
+    }
+}
+
 /// Microseconds since 1970, and whether the text named a zone; UTC if it did not.
 ///
 /// A date, perhaps followed by `T` or a space and a time: `HH:MM`, `HH:MM:SS`, with a fraction (cut after six

@@ -39,7 +39,7 @@ def captured_rows(
     records: pa.RecordBatch, partition: int, options: SourceOptions, shape: Shape
 ) -> tuple[pa.RecordBatch, Told]:
     """Rows as Spark was promised them; and row, reason, detail of the records that are no changes."""
-    decoded, told = _kernel.json_to_arrow(_values(records), _envelope(shape.declared))
+    decoded, told = _kernel.json_to_arrow(_values(records), _envelope(shape.declared), captured=True)
     changes = pa.record_batch(decoded)
     places = pa.array(range(records.num_rows), pa.int64())
     if told:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["DELETED", "OUTBOX", "RAW", "TIME", "VERSION", "Shape", "output_type", "shape_of"]
 
 DELETED, TIME, VERSION = "_deleted", "_time", "_version"
-OUTBOX = {"_id": "id", "_type": "eventType", "_aggregate": "aggregateType", "_key": None}
+OUTBOX = {"_id": "id", "_type": "type", "_aggregate": "aggregate", "_key": None}
 """What an event of an outbox says beside its payload: the header that it is in, or the key."""
 RAW = ("key", "value", "headers", "topic", "partition", "offset", "timestamp")
 

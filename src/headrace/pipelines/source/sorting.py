@@ -163,7 +163,8 @@ def _of_change(
 def _of_event(header: str | None, source: pa.RecordBatch) -> pa.Array:
     """The key, or a header of each record (null where it has none), as text."""
     if header is None:
-        return source.column("key").cast(pa.string())
+        key = source.column("key").cast(pa.string())
+        return pc.replace_substring_regex(key, '^"(.*)"$', r"\1")  # JSON of a text
     headers = source.column("headers")
     parents, pairs = pc.list_parent_indices(headers), headers.flatten()
     wanted = pc.equal(pairs.field("key"), header)
