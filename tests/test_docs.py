@@ -75,6 +75,19 @@ def test_the_readme_works_from_top_to_bottom(node: Headrace) -> None:
     assert ran >= 4
 
 
+def test_the_python_of_the_capture_document_declares_an_app(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "capture.md").read_text()
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL))
+    code += "\nprint(*(one.name for one in app), *(one.source for one in app.captured))"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "customers revenue products product_versions order_events paid" in done.stdout
+    assert "app:***@localhost" in done.stdout
+    assert "secret" not in done.stdout
+
+
 def test_every_make_target_that_documents_name_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"):
@@ -86,6 +99,6 @@ def test_every_make_target_that_documents_name_exists() -> None:
 
 
 def test_every_file_that_documents_link_to_exists() -> None:
-    for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"):
+    for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/capture.md"):
         for link in re.findall(r"\]\(([^)#:]+)\)", (ROOT / name).read_text()):
             assert (ROOT / link).exists(), f"{name} links to {link}"

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from headrace.capture.declarations import Captured, SQLite
+from headrace.capture.sqlite import SQLiteFile
 from headrace.capture.sqlite_capture import SQLiteCapture
-from headrace.capture.sqlite_drain import SourceMoved, SQLiteDrain
+from headrace.capture.sqlite_drain import SourceMoved, SQLiteDrain, position_key
 from headrace.feed.cluster import Cluster
-from headrace.feed.topics import COMPACTED, ensure_topic
+from headrace.feed.topics import COMPACTED, MARKS, ensure_topic
 from headrace.testing.broker import EmbeddedBroker
 from tests.capture.topics import Reader
 
@@ -152,7 +154,7 @@ def test_an_older_copy_of_the_file_is_refused_and_may_be_taken_for_the_truth(pat
         draining(path, cluster),
     ):
         pass
-    assert "headrace capture snapshot people" in str(refused.value.hint)
+    assert "headrace capture snapshot shop.people" in str(refused.value.hint)
     assert last(cluster) == {1: "A", 2: "b"}, "nothing was written"
     drain = SQLiteDrain("shop", Captured("people", SQLite(path, table="people"), ("id",)), cluster)
     drain.open(as_truth=True)
@@ -189,6 +191,22 @@ def test_a_table_that_is_made_anew_is_captured_anew_and_what_it_lost_is_deleted(
         execute(path, "INSERT INTO people VALUES (4, 'd')")
     assert last(cluster) == {2: "b", 3: "c", 4: "d"} == table(path)
     assert "triggers were gone" in told[0]
+
+
+def test_a_capture_that_was_removed_and_comes_back_ends_with_the_table(path: Path, cluster: Cluster) -> None:
+    execute(path, "INSERT INTO people VALUES (1, 'a'), (2, 'b')")
+    with draining(path, cluster):
+        pass
+    file = SQLiteFile(SQLite(path, table="people"))
+    file.remove("shop", "people")
+    file.close()
+    producer = Producer(cluster.config())
+    producer.produce(MARKS, key=position_key("shop", "people"), value=None)
+    producer.flush(30)
+    execute(path, "DELETE FROM people WHERE id = 1")
+    with draining(path, cluster):
+        pass
+    assert last(cluster) == {2: "b"}
 
 
 def test_a_new_log_gets_all_rows(path: Path, cluster: Cluster, tmp_path: Path) -> None:

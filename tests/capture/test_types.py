@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -168,6 +169,31 @@ def test_a_type_of_mariadb_is_read_as(native: str) -> None:
     assert spark_type("mariadb", native) == spark_type("mysql", native) == MARIADB[native][0]
 
 
+def documented(heading: str) -> dict[str, str]:
+    """The types of a table of the document, each with the type of Spark that stands at its place."""
+    text = (ROOT / "docs" / "capture.md").read_text().split("## Types")[1].split("\n## ")[0]
+    lines = text.split(heading)[1].split("\nOf ")[0].splitlines()
+    found: dict[str, str] = {}
+    for line in (line for line in lines if line.startswith("| `")):
+        natives, _, sparks = (cell.strip() for cell in line.strip("|").split("|"))
+        groups, kinds = natives.split(" · "), sparks.split(" · ")
+        for at, group in enumerate(groups):
+            for number, native in enumerate(re.findall(r"`([^`]+)`", group)):
+                several = re.findall(r"`([^`]+)`", kinds[min(at, len(kinds) - 1)])
+                found[native] = several[number] if native.endswith("[]") else several[0]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "heading"),
+    [("postgres", "Of PostgreSQL:"), ("mariadb", "Of MariaDB and MySQL:"), ("sqlite", "Of SQLite, whose")],
+)
+def test_the_document_says_which_type_is_read_as_which(kind: str, heading: str) -> None:
+    types = documented(heading)
+    assert len(types) > 9
+    assert {native: spark_type(kind, native) for native in types} == types
+
+
 def rows_of(types: dict[str, tuple[str, dict[str, Any]]]) -> Iterator[tuple[list[str], list[Any]]]:
     """Rows of literals, and what they are: each row has the next value of each type, the last has none."""
     for number in range(1 + max(len(values) for _, values in types.values())):
@@ -186,7 +212,7 @@ def read(log: Headrace, topic: str, source: declarations.Source) -> dict[int, li
     for partition, (start, end) in feed.bounds(topic).items():
         for batch in feed.read(topic, partition, start, end):
             rows, told = captured_rows(batch, partition, options, shape)
-            assert not told
+            assert not told, told
             found |= {row[declared.names[0]]: list(row.values())[1:] for row in rows.to_pylist()}
     feed.close()
     return found

@@ -26,7 +26,7 @@ from headrace.capture.declarations import Captured, SQLite
 from headrace.capture.envelopes import Change, ChangeRecord, change_records, json_value, to_json
 from headrace.capture.outbox import event_record
 from headrace.capture.sqlite import Installed, SQLiteFile
-from headrace.errors import HeadraceError, ServerAway
+from headrace.errors import HeadraceError, ServerAway, UnknownTopic
 from headrace.feed.cluster import Cluster, comes_back
 from headrace.feed.topics import MARKS, ensure_topic, read_table
 
@@ -169,16 +169,23 @@ class SQLiteDrain:
         if mark is None or anew:
             self._commit((), self._position, installed.file)
         if self._opened[1].snapshot == "wanted":
-            self._installed = file.ask_for_snapshot(installed, again=False)
+            self._installed = file.ask_for_snapshot(installed, again=self._has_records())
+
+    def _has_records(self) -> bool:
+        """Whether the topic may have rows of an earlier capture."""
+        try:
+            return any(end > start for start, end in self._cluster.bounds(self.captured.topic).values())
+        except UnknownTopic:
+            return False
 
     def _moved(self, mark: Mapping[str, Any], installed: Installed, last: int) -> SourceMoved:
-        other = mark["file"] != installed.file
-        what = "another file" if other else f"its changes end at {last}, but {mark['id']} is in the log: an older copy"
+        older = f"Its changes end at {last}, but {mark['id']} is in the log: it is an older copy."
+        name = f"{self.app}.{self.captured.name}"
         return SourceMoved(
             f"the SQLite file {str(self.source.path)!r} is not the one that {self.captured.name!r} was captured from.",
-            detail=f"It is {what}." if other else f"{what[0].upper()}{what[1:]}.",
+            detail="It is another file." if mark["file"] != installed.file else older,
             hint="put the right file back; or take this one for the truth: "
-            f"`headrace capture snapshot {self.captured.name}` captures all its rows and deletes what it does not have",
+            f"`headrace capture snapshot {name}` captures all its rows and deletes what it does not have",
         )
 
     def _look_again(self, file: SQLiteFile) -> None:
@@ -193,7 +200,7 @@ class SQLiteDrain:
             self._installed = copied
             return
         keys: list[tuple[Any, ...]] = []
-        if installed.snapshot == "again":
+        if installed.snapshot == "again" and self.captured.outbox is None:
             found = (json.loads(key) for key in _live_keys(self._cluster, self.captured.topic))
             keys = [tuple(key[name] for name in installed.watched.key) for key in found]
         self._installed, gone = file.end_snapshot(installed, keys, self._position)
