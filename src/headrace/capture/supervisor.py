@@ -326,7 +326,8 @@ class Supervisor:
             one.snapshot_rows = snapshot.rows if snapshot is not None else None
             busy = snapshot is not None and snapshot.state == "running"
             reading = busy or (offset is not None and bool(offset.get("snapshot")))
-            words = {"RUNNING": "snapshot" if reading else "streaming", "PAUSED": "paused", "STOPPED": "paused"}
+            flowing = "snapshot" if reading else "streaming" if offset is not None else "starting"
+            words = {"RUNNING": flowing, "PAUSED": "paused", "STOPPED": "paused"}
             one.state = (
                 "waiting" if away is not None else words.get(state, "starting" if state != "FAILED" else "failed")
             )
