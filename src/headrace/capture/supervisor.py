@@ -27,6 +27,7 @@ from headrace.capture.rest import RestRefused, cause_of, patiently
 from headrace.capture.settings import CaptureSettings
 from headrace.capture.snapshots import Snapshots
 from headrace.capture.status import TableStatus
+from headrace.capture.torn import mend
 from headrace.capture.watchdog import Action, Seen, Watchdog
 from headrace.capture.worker import ConnectWorker, WorkerSettings, java_client_settings
 from headrace.errors import HeadraceError, ServerAway
@@ -158,7 +159,7 @@ class Supervisor:
                     break
                 self._told(f"capture: {error}")
                 for watched in self._watched:
-                    self._fail(watched, str(error), state="waiting" if isinstance(error, ServerAway) else "failed")
+                    _fail(watched, str(error), state="waiting" if isinstance(error, ServerAway) else "failed")
                 self._publish()
                 self.stop_asked.wait(pause_s)
                 pause_s = min(30.0, 2 * pause_s)
@@ -179,6 +180,10 @@ class Supervisor:
             self.worker.kill()
         for watched in self._watched:
             watched.first.note()
+            for table in watched.connector.tables:
+                missing = mend(self.cluster, table.topic) if table.outbox is None else None
+                if missing is not None:
+                    self._read_row(watched, table, missing)
         kinds = {watched.connector.kind for watched in self._watched}
         self.worker = ConnectWorker(
             WorkerSettings(
@@ -271,7 +276,7 @@ class Supervisor:
             self._told(f"{connector.server}: {refusal}. {WAYS_OUT}")
             patiently(lambda: worker.rest.stop(connector.name), self.stop_asked)
         if watched.refusal is not None:
-            self._fail(watched, f"{watched.refusal}. {WAYS_OUT}")
+            _fail(watched, f"{watched.refusal}. {WAYS_OUT}")
             return Action.NOTHING
         moved = self._ends(watched)
         judged = database_away is None and moved is not None and seen.state in ("RUNNING", "FAILED")
@@ -340,10 +345,6 @@ class Supervisor:
             one.restarts = watched.watchdog.restarts
             one.worker_pid = self.worker.pid if self.worker is not None else 0
 
-    def _fail(self, watched: _Watched, error: str, state: str = "failed") -> None:
-        for one in watched.tables.values():
-            one.state, one.last_error = state, error
-
     def _publish(self) -> None:
         for status in self.statuses:
             status.at = iso_now()
@@ -383,14 +384,22 @@ class Supervisor:
         except HeadraceError as error:
             self._told(f"table {table.name}: {action} failed: {error}")
 
+    def _read_row(self, watched: _Watched, table: Captured, key: Mapping[str, Any]) -> None:
+        """Have one row read from its table."""
+        self._told(f"table {table.name}: its end was torn, and the row {dict(key)} is read again")
+        wanted = {"data-collection": table.source.table_name, "filter": databases.condition(watched.connector, key)}
+        data = {"data-collections": [table.source.table_name], "type": "incremental", "additional-conditions": [wanted]}
+        databases.signal(watched.connector, watched.schema, _SIGNALS["snapshot"], data)
+
     def _signal(self, watched: _Watched, table: Captured, action: str) -> None:
-        collections = {"data-collections": [_pattern(table)], "type": "incremental"}
+        collections = {"data-collections": [table.source.table_name], "type": "incremental"}
         data = {"type": "incremental"} if action in ("hold", "go") else collections
         databases.signal(watched.connector, watched.schema, _SIGNALS[action], data)
 
 
-def _pattern(table: Captured) -> str:
-    return table.source.table_name
+def _fail(watched: _Watched, error: str, state: str = "failed") -> None:
+    for one in watched.tables.values():
+        one.state, one.last_error = state, error
 
 
 def _includes(config: Mapping[str, str], table: Captured) -> bool:
