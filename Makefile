@@ -89,6 +89,7 @@ faults: setup capture ## Kill and pause the node while clients work, and check a
 	@$(BIN)/python -m tests.faults.campaign --rounds $$(( ($(ROUNDS) + 9) / 10 )) $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.pipelines.kill_rounds --kills $(ROUNDS) $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.capture.kill_rounds --kills $(ROUNDS) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.capture.sqlite_kill_rounds --kills $(ROUNDS) $(if $(SEED),--seed $(SEED))
 
 bench-broker: setup kafka ## Headrace against Apache Kafka, side by side (about an hour; BENCH='--quick')
 	@$(BIN)/python -m benchmarks.bench_broker $(BENCH)

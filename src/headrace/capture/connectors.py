@@ -188,6 +188,8 @@ def _binlog(connector: Connector, own_schema: str, bootstrap: str, access: Mappi
     kind = "MariaDb" if connector.kind == "mariadb" else "MySql"
     history = "schema.history.internal"
     own = [f"{own_schema}.{connector.heartbeat_table}", f"{own_schema}.{connector.signal_table}"]
+    at_first = [table for table in connector.tables if _snapshot(table) == Snapshot.INITIAL]
+    known = ",".join([*filter(None, [_names(at_first)]), *(re.escape(name) for name in own)])
     clients = {f"{history}.{role}.{name}": v for role in ("producer", "consumer") for name, v in access.items()}
     return {
         "connector.class": f"io.debezium.connector.{kind.lower()}.{kind}Connector",
@@ -195,6 +197,9 @@ def _binlog(connector: Connector, own_schema: str, bootstrap: str, access: Mappi
         "database.include.list": ",".join(sorted({re.escape(_database(table)) for table in connector.tables})),
         "table.include.list": ",".join([_names(connector.tables), *(re.escape(name) for name in own)]),
         "heartbeat.action.query": f"UPDATE `{own_schema}`.`{connector.heartbeat_table}` SET beat = now(6)",
+        # our own tables too: of a table that no snapshot has seen, a change cannot be read
+        "snapshot.mode": "initial",
+        "snapshot.include.collection.list": known,
         "include.schema.changes": "true",
         "bigint.unsigned.handling.mode": "precise",
         "inconsistent.schema.handling.mode": "fail",

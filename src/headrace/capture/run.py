@@ -107,7 +107,7 @@ class CaptureRun:
         if self.supervisor is not None and not self.supervisor.wait_until_current(given_up, patience_s):
             return False
         for one in self._sqlite:
-            while one.status.state not in ("streaming", "failed") or one.status.pending:
+            while one.status.state != "failed" and not one.has_carried_all():
                 if given_up.wait(0.05):
                     return False
         return all(one.status.state != "failed" for one in self._sqlite)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.capture.declarations import Captured
+from headrace.capture.sqlite import SQLiteFile
 from headrace.capture.sqlite_drain import SourceMoved, SQLiteDrain
 from headrace.errors import HeadraceError, ServerAway
 from headrace.feed.cluster import Cluster
@@ -42,12 +44,21 @@ class SQLiteCapture:
         self._stopping, self._running, self._snapshot = threading.Event(), threading.Event(), threading.Event()
         self._running.set()
         self._status = SQLiteStatus("starting")
+        self._drains: SQLiteDrain | None = None
         self._thread = threading.Thread(target=self._run, name=f"capture of {captured.name}", daemon=True)
 
     @property
     def status(self) -> SQLiteStatus:
         """How it is doing."""
         return self._status
+
+    def has_carried_all(self) -> bool:
+        """Whether all that is in the file now is in the log."""
+        drain = self._drains
+        if drain is None or self._status.state != "streaming":
+            return False
+        with contextlib.closing(SQLiteFile(drain.source)) as file:
+            return file.last_id(file.watched(self.app, self.captured)) <= drain.position
 
     def start(self) -> None:
         """Begin."""
@@ -87,6 +98,7 @@ class SQLiteCapture:
     def _drain(self, drain: SQLiteDrain) -> None:
         asked = self._snapshot.is_set()
         drain.open(as_truth=asked)
+        self._drains = drain
         before = self._status.rows
         while not self._stopping.is_set():
             if self._snapshot.is_set():

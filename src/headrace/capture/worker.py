@@ -130,6 +130,7 @@ def worker_properties(settings: WorkerSettings, port: int) -> dict[str, str]:
         "plugin.discovery": "service_load",
         **{f"{part}.converter": json for part in ("key", "value", "header")},
         **{f"{part}.converter.schemas.enable": "false" for part in ("key", "value", "header")},
+        **{f"{part}.converter.decimal.format": "NUMERIC" for part in ("key", "value", "header")},
         # a null in a column that has a default is a null
         **{f"{part}.converter.replace.null.with.default": "false" for part in ("key", "value", "header")},
         "offset.flush.interval.ms": "1000",
