@@ -8,7 +8,6 @@ table is still to be read is noted in the catalog first, so a crash in between d
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -16,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from headrace.capture import databases
-from headrace.capture.connectors import Connector, topic_config
+from headrace.capture.connectors import Connector, captures, topic_config
 from headrace.capture.declarations import Captured, DatabaseSource, Snapshot
 from headrace.capture.first_snapshot import FirstSnapshot
 from headrace.capture.health import Health, alarm
@@ -218,7 +217,7 @@ class Supervisor:
             return
         if before != wanted:
             for table in connector.tables:
-                known = _includes(before, table)
+                known = captures(before, table)
                 if not known and isinstance(table.source, DatabaseSource) and table.source.snapshot == Snapshot.INITIAL:
                     self._catalog.put(f"capture-new/{self.app}/{table.name}", {"at": iso_now()})
             self._catalog.flush()
@@ -400,7 +399,3 @@ class Supervisor:
 def _fail(watched: _Watched, error: str, state: str = "failed") -> None:
     for one in watched.tables.values():
         one.state, one.last_error = state, error
-
-
-def _includes(config: Mapping[str, str], table: Captured) -> bool:
-    return re.escape(table.source.table_name) in config.get("table.include.list", "").split(",")
