@@ -331,10 +331,8 @@ class Supervisor:
             busy = snapshot is not None and snapshot.state == "running"
             reading = busy or (offset is not None and bool(offset.get("snapshot")))
             flowing = "snapshot" if reading else "streaming" if offset is not None else "starting"
-            words = {"RUNNING": flowing, "PAUSED": "paused", "STOPPED": "paused"}
-            one.state = (
-                "waiting" if away is not None else words.get(state, "starting" if state != "FAILED" else "failed")
-            )
+            words = {"RUNNING": flowing, "PAUSED": "paused", "STOPPED": "paused", "FAILED": "failed"}
+            one.state = "waiting" if away is not None else words.get(state, "starting")
             one.last_error = away or watched.error
             one.lag_bytes, one.slot_bytes = watched.health.lag_bytes, watched.health.retained_bytes
             one.lag_seconds = age_s(offset)
