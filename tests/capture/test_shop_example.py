@@ -34,7 +34,6 @@ def test_views_of_the_shop_are_what_its_database_says(
     monkeypatch.setenv("SHOP_DSN", postgres.dsn("shop"))
     app = load_app(str(ROOT / "examples" / "shop.py"))
     with AppUnderTest(app, tmp_path, clock=SystemClock()) as run:  # type: ignore[arg-type]  # Connect needs time to pass
-        run.stop()  # Spark rests while the database is captured
         settings = CaptureSettings(run.bootstrap, tmp_path, home=ROOT / ".tools" / "capture")
         captures = CaptureRun(app.name, app.captured, settings, print)
         captures.start()
@@ -52,7 +51,6 @@ def test_views_of_the_shop_are_what_its_database_says(
             assert captures.wait_until_current(threading.Event())
         finally:
             captures.stop()
-        run.start()
         orders = [(1, before, 2), (2, after, 2), (3, after + dt.timedelta(minutes=30), 1)]
         run.send(
             "orders",
