@@ -97,6 +97,7 @@ faults: setup capture ## Kill and pause the node while clients work, and check a
 	@$(BIN)/python -m tests.pipelines.kill_rounds --kills $(ROUNDS) $(if $(SEED),--seed $(SEED))
 	@HEADRACE_EXAMPLES=$$(( ($(ROUNDS) + 9) / 10 )) $(BIN)/pytest -q -n auto --timeout 0 -m "not system" tests/state tests/patterns
 	@$(BIN)/python -m tests.capture.kill_rounds --kills $(ROUNDS) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.capture.sqlite_kill_rounds --kills $(ROUNDS) $(if $(SEED),--seed $(SEED))
 
 bench-broker: setup kafka ## Headrace against Apache Kafka, side by side (about an hour; BENCH='--quick')
 	@$(BIN)/python -m benchmarks.bench_broker $(BENCH)

@@ -80,9 +80,7 @@ class Counter:
             self.count += len(self._reader.raw(0.2))
 
 
-def measured(
-    result: Result, pid: Callable[[], int], counter: Counter, postgres: Postgres, rows: int, table: str
-) -> None:
+def measured(result: Result, pid: Callable[[], int], counter: Counter, postgres: Postgres, rows: int) -> None:
     """Snapshot, then changes: rows are there already and the way has just been started."""
     counter.until(1)
     began, cpu = time.monotonic(), cpu_s(pid())

@@ -148,7 +148,9 @@ def test_a_table_is_added_to_a_running_capture_and_one_is_never_read(
     never = Captured("never", Source(own.dsn(), table="n", snapshot="never"))
     running = start(own, log.bootstrap, tmp_path, "grows", Captured("added", Source(own.dsn(), table="u")), never)
     try:
-        own.execute("insert into u values (101); insert into n values (101); update t set v = 'b'")
+        own.execute("insert into u values (101); update t set v = 'b'")
+        running.until(lambda: running.state("never") == "streaming")
+        own.execute("insert into n values (101)")
         added, seen, old = (Reader(log.bootstrap, name) for name in ("added", "never", "grows"))
         added.until(lambda: added.table() == rows(own, "u"))
         seen.until(lambda: len(seen.changes) >= 1)

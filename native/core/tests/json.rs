@@ -6,7 +6,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Decimal128Type, Float64Type, Int64Type, TimestampMicrosecondType};
 use arrow_array::{Array, StructArray};
 use arrow_schema::{DataType, Field, Fields, TimeUnit};
-use headrace_core::json::{BadRow, Reason, arrow_to_json, json_to_arrow};
+use headrace_core::json::{BadRow, Reason, arrow_to_json, captured_to_arrow, json_to_arrow};
 
 fn fields(columns: Vec<(&str, DataType)>) -> Fields {
     columns
@@ -271,4 +271,26 @@ fn rows_to_json_and_back_are_the_same() {
     let json = arrow_to_json(&rows, &columns).unwrap();
     assert_eq!(str::from_utf8(json.value(0)).unwrap(), text);
     assert_eq!(str::from_utf8(json.value(1)).unwrap(), nothing);
+}
+
+#[test]
+fn what_a_database_has_and_a_type_has_no_room_for_is_no_bad_row() {
+    let schema = fields(vec![
+        ("n", DataType::Decimal128(5, 1)),
+        ("d", DataType::Date32),
+        ("s", DataType::Utf8),
+    ]);
+    let values = [
+        r#"{"n":"NAN","d":"2026-01-31Z","s":{"a":[1]}}"#,
+        r#"{"n":"1.5","d":"+5877611-06-21Z","s":7}"#,
+        r#"{"n":"x","d":null,"s":"t"}"#,
+    ];
+    let given = || values.iter().map(|v| Some(v.as_bytes()));
+    let (rows, bad) = captured_to_arrow(given(), &schema, None).unwrap();
+    assert_eq!(bad.iter().map(|bad| bad.row).collect::<Vec<_>>(), [2]);
+    assert!(rows.column(0).is_null(0) && !rows.column(0).is_null(1));
+    assert_eq!(rows.column(2).as_string::<i32>().value(0), r#"{"a":[1]}"#);
+    assert_eq!(rows.column(2).as_string::<i32>().value(1), "7");
+    let (_, bad) = json_to_arrow(given(), &schema, None).unwrap();
+    assert_eq!(bad.len(), 3);
 }

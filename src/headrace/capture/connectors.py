@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from headrace.capture.declarations import Captured, DatabaseSource, MariaDB, Postgres, Snapshot
 
-__all__ = ["Connector", "connectors_of", "topic_config"]
+__all__ = ["Connector", "captures", "connectors_of", "topic_config"]
 
 HEARTBEAT_MS = 5000
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9_]+")
@@ -99,6 +99,11 @@ def connectors_of(app: str, tables: Iterable[Captured]) -> tuple[Connector, ...]
         if isinstance(table.source, DatabaseSource):
             by_server.setdefault(table.source.server, []).append(table)
     return tuple(Connector(app, server, tuple(found)) for server, found in by_server.items())
+
+
+def captures(config: Mapping[str, str], table: Captured) -> bool:
+    """Whether a connector with this configuration captures a table."""
+    return re.escape(table.source.table_name) in config.get("table.include.list", "").split(",")
 
 
 def topic_config(table: Captured) -> dict[str, str]:

@@ -11,7 +11,7 @@ from headrace.capture.health import Health
 from headrace.capture.problems import Problem
 from headrace.errors import HeadraceError
 
-__all__ = ["drop", "has_reached", "health", "position", "prepare", "problems", "signal"]
+__all__ = ["condition", "drop", "has_reached", "health", "position", "prepare", "problems", "signal"]
 
 _HOMES = {
     "postgres": ("postgres", "postgres_setup"),
@@ -47,6 +47,20 @@ def health(connector: Connector, offset: Mapping[str, Any] | None) -> Health:
     found = _module(connector).health(connector, offset)
     assert isinstance(found, Health)
     return found
+
+
+def condition(connector: Connector, key: Mapping[str, Any]) -> str:
+    """A row of a key, as the database's SQL says it. Both kinds of databases take quoted numbers."""
+    is_postgres = connector.kind == "postgres"
+    mark = '"' if is_postgres else "`"
+
+    def literal(value: Any) -> str:
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        text = text if is_postgres else text.replace("\\", "\\\\")
+        return "'" + text.replace("'", "''") + "'"
+
+    names = {name: mark + name.replace(mark, 2 * mark) + mark for name in key}
+    return " and ".join(f"{names[name]} = {literal(value)}" for name, value in key.items())
 
 
 def position(connector: Connector) -> Any:

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 __all__ = ["Change", "ChangeRecord", "change_records", "json_value", "to_json"]
 
 Row = Mapping[str, Any]
+_encoded = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +51,15 @@ def change_records(
     """The records of one change; ``source`` is what is known of the table."""
     snapshot = "true" if change.op == "r" else "false"
     about = {**source, "ts_ms": change.at_ms, "ts_us": change.at_ms * 1000, "id": change.position, "snapshot": snapshot}
-    headers = [("source", to_json(about))]
+    said = to_json(about)
+    headers = [("source", said)]
     before, after = change.before, change.after
     old = None if before is None else to_json({name: before[name] for name in key})
     new = None if after is None else to_json({name: after[name] for name in key})
 
     def value(op: str, before: Row | None, after: Row | None) -> bytes:
-        return to_json({"before": before, "after": after, "source": about, "op": op, "ts_ms": now_ms})
+        parts = (to_json(before), to_json(after), said, op.encode(), now_ms)
+        return b'{"before":%b,"after":%b,"source":%b,"op":"%b","ts_ms":%d}' % parts
 
     moved = old is not None and old != new
     if moved and old is not None:
@@ -77,4 +80,4 @@ def json_value(value: Any) -> Any:
 
 def to_json(value: Any) -> bytes:
     """Compact JSON."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    return _encoded(value).encode()

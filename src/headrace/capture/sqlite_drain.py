@@ -32,7 +32,7 @@ from headrace.feed.topics import MARKS, ensure_topic, read_table
 
 __all__ = ["SQLiteDrain", "SourceMoved", "position_key"]
 
-BATCH = 1_000
+BATCH = 5_000
 POLL_S = 0.02
 FORGET_EVERY_S = 1.0
 RETRY_S = 1.0

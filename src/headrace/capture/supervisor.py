@@ -8,7 +8,6 @@ table is still to be read is noted in the catalog first, so a crash in between d
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -16,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from headrace.capture import databases
-from headrace.capture.connectors import Connector, topic_config
+from headrace.capture.connectors import Connector, captures, topic_config
 from headrace.capture.declarations import Captured, DatabaseSource, Snapshot
 from headrace.capture.first_snapshot import FirstSnapshot
 from headrace.capture.health import Health, alarm
@@ -27,6 +26,7 @@ from headrace.capture.rest import RestRefused, cause_of, patiently
 from headrace.capture.settings import CaptureSettings
 from headrace.capture.snapshots import Snapshots
 from headrace.capture.status import TableStatus
+from headrace.capture.torn import mend
 from headrace.capture.watchdog import Action, Seen, Watchdog
 from headrace.capture.worker import ConnectWorker, WorkerSettings, java_client_settings
 from headrace.errors import HeadraceError, ServerAway
@@ -158,7 +158,7 @@ class Supervisor:
                     break
                 self._told(f"capture: {error}")
                 for watched in self._watched:
-                    self._fail(watched, str(error), state="waiting" if isinstance(error, ServerAway) else "failed")
+                    _fail(watched, str(error), state="waiting" if isinstance(error, ServerAway) else "failed")
                 self._publish()
                 self.stop_asked.wait(pause_s)
                 pause_s = min(30.0, 2 * pause_s)
@@ -179,6 +179,10 @@ class Supervisor:
             self.worker.kill()
         for watched in self._watched:
             watched.first.note()
+            for table in watched.connector.tables:
+                missing = mend(self.cluster, table.topic) if table.outbox is None else None
+                if missing is not None:
+                    self._read_row(watched, table, missing)
         kinds = {watched.connector.kind for watched in self._watched}
         self.worker = ConnectWorker(
             WorkerSettings(
@@ -213,7 +217,7 @@ class Supervisor:
             return
         if before != wanted:
             for table in connector.tables:
-                known = _includes(before, table)
+                known = captures(before, table)
                 if not known and isinstance(table.source, DatabaseSource) and table.source.snapshot == Snapshot.INITIAL:
                     self._catalog.put(f"capture-new/{self.app}/{table.name}", {"at": iso_now()})
             self._catalog.flush()
@@ -271,7 +275,7 @@ class Supervisor:
             self._told(f"{connector.server}: {refusal}. {WAYS_OUT}")
             patiently(lambda: worker.rest.stop(connector.name), self.stop_asked)
         if watched.refusal is not None:
-            self._fail(watched, f"{watched.refusal}. {WAYS_OUT}")
+            _fail(watched, f"{watched.refusal}. {WAYS_OUT}")
             return Action.NOTHING
         moved = self._ends(watched)
         judged = database_away is None and moved is not None and seen.state in ("RUNNING", "FAILED")
@@ -326,10 +330,9 @@ class Supervisor:
             one.snapshot_rows = snapshot.rows if snapshot is not None else None
             busy = snapshot is not None and snapshot.state == "running"
             reading = busy or (offset is not None and bool(offset.get("snapshot")))
-            words = {"RUNNING": "snapshot" if reading else "streaming", "PAUSED": "paused", "STOPPED": "paused"}
-            one.state = (
-                "waiting" if away is not None else words.get(state, "starting" if state != "FAILED" else "failed")
-            )
+            flowing = "snapshot" if reading else "streaming" if offset is not None else "starting"
+            words = {"RUNNING": flowing, "PAUSED": "paused", "STOPPED": "paused", "FAILED": "failed"}
+            one.state = "waiting" if away is not None else words.get(state, "starting")
             one.last_error = away or watched.error
             one.lag_bytes, one.slot_bytes = watched.health.lag_bytes, watched.health.retained_bytes
             one.lag_seconds = age_s(offset)
@@ -338,10 +341,6 @@ class Supervisor:
             one.alarm = told
             one.restarts = watched.watchdog.restarts
             one.worker_pid = self.worker.pid if self.worker is not None else 0
-
-    def _fail(self, watched: _Watched, error: str, state: str = "failed") -> None:
-        for one in watched.tables.values():
-            one.state, one.last_error = state, error
 
     def _publish(self) -> None:
         for status in self.statuses:
@@ -382,15 +381,19 @@ class Supervisor:
         except HeadraceError as error:
             self._told(f"table {table.name}: {action} failed: {error}")
 
+    def _read_row(self, watched: _Watched, table: Captured, key: Mapping[str, Any]) -> None:
+        """Have one row read from its table."""
+        self._told(f"table {table.name}: its end was torn, and the row {dict(key)} is read again")
+        wanted = {"data-collection": table.source.table_name, "filter": databases.condition(watched.connector, key)}
+        data = {"data-collections": [table.source.table_name], "type": "incremental", "additional-conditions": [wanted]}
+        databases.signal(watched.connector, watched.schema, _SIGNALS["snapshot"], data)
+
     def _signal(self, watched: _Watched, table: Captured, action: str) -> None:
-        collections = {"data-collections": [_pattern(table)], "type": "incremental"}
+        collections = {"data-collections": [table.source.table_name], "type": "incremental"}
         data = {"type": "incremental"} if action in ("hold", "go") else collections
         databases.signal(watched.connector, watched.schema, _SIGNALS[action], data)
 
 
-def _pattern(table: Captured) -> str:
-    return table.source.table_name
-
-
-def _includes(config: Mapping[str, str], table: Captured) -> bool:
-    return re.escape(table.source.table_name) in config.get("table.include.list", "").split(",")
+def _fail(watched: _Watched, error: str, state: str = "failed") -> None:
+    for one in watched.tables.values():
+        one.state, one.last_error = state, error

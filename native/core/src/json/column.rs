@@ -422,9 +422,7 @@ impl Column {
     fn push_other(&mut self, cursor: &mut Cursor<'_>, first: u8) -> Result<bool> {
         match &mut self.data {
             Data::Text(bytes) => {
-                bytes
-                    .data
-                    .extend_from_slice(cursor.raw_value()?.as_bytes());
+                bytes.data.extend_from_slice(cursor.raw_value()?.as_bytes());
                 bytes.close();
                 Ok(true)
             }

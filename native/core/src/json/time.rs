@@ -83,7 +83,9 @@ pub fn beyond(text: &str) -> Option<bool> {
 /// A date of a database, which may have a `Z` at its end, or lie beyond the years 1 to 9999.
 pub fn database_date(text: &str) -> Option<i32> {
     match beyond(text) {
-        Some(after) => ((if after { LAST_US } else { FIRST_US }).div_euclid(DAY_US)).try_into().ok(),
+        Some(after) => ((if after { LAST_US } else { FIRST_US }).div_euclid(DAY_US))
+            .try_into()
+            .ok(),
         None => date(text.strip_suffix('Z').unwrap_or(text)),
     }
 }
