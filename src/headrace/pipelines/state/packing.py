@@ -1,8 +1,8 @@
 """Rows of many keys as few blobs: what Spark shuffles for an operator, and what it gets back.
 
 A packed row is ``bucket int, tag string, task int, number int, rows binary``: the rows (an Arrow IPC stream) of one
-bucket that a task had of one input. Task and number are the order in which they were read. Blobs are compressed: between
-Python and Java, and through the shuffle, they are copied half a dozen times.
+bucket that a task had of one input. Task and number are the order in which they were read. Blobs are compressed:
+between Python and Java, and through the shuffle, they are copied half a dozen times.
 """
 
 from __future__ import annotations
