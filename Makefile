@@ -42,6 +42,11 @@ setup: .venv/kernel.stamp ## Make .venv, install what Headrace needs, build the 
 kafka: ## Fetch Apache Kafka's jars into .tools/kafka/libs (for tests and benchmarks)
 	@scripts/fetch-kafka
 
+.venv/classes.stamp: .venv/kernel.stamp
+	@$(HEAD) "Java's archive of Spark's classes (half a minute, once: Spark then starts in half the time)"
+	@$(BIN)/python -m headrace.pipelines.class_archive
+	@touch $@
+
 .tools/optional.stamp: scripts/optional-tools
 	@mkdir -p .tools
 	@scripts/optional-tools
@@ -72,7 +77,7 @@ unit: setup ## Fast tests: no server, under a minute
 	@$(HEAD) "Unit tests"
 	@$(BIN)/pytest -q -n auto -m "not system" $(T)
 
-system: setup kafka ## Tests with real processes: clients, contract with Apache Kafka, faults
+system: setup kafka .venv/classes.stamp ## Tests with real processes: clients, contract with Apache Kafka, faults
 	@$(HEAD) "System tests"
 	@$(BIN)/pytest -m system --durations=15 $(T)
 
@@ -89,16 +94,16 @@ faults: setup ## Kill and pause the node while clients work, and check all they 
 bench-broker: setup kafka ## Headrace against Apache Kafka, side by side (about an hour; BENCH='--quick')
 	@$(BIN)/python -m benchmarks.bench_broker $(BENCH)
 
-bench-pipelines: setup ## Headrace against plain PySpark, side by side (about half an hour; BENCH='--quick')
+bench-pipelines: setup .venv/classes.stamp ## Headrace against plain PySpark, side by side (about half an hour; BENCH='--quick')
 	@scripts/fetch-spark-kafka
 	@$(BIN)/python -m benchmarks.bench_pipelines $(BENCH)
 
-bench-nexmark: setup ## NEXMark in Headrace, Flink and plain Spark, side by side (hours; BENCH='--quick --only q5,q8')
+bench-nexmark: setup .venv/classes.stamp ## NEXMark in Headrace, Flink and plain Spark, side by side (hours; BENCH='--quick --only q5,q8')
 	@scripts/fetch-spark-kafka
 	@scripts/fetch-flink
 	@$(BIN)/python -m benchmarks.bench_nexmark $(BENCH)
 
-bench-state: setup ## The keyed operator against transformWithState and Spark's own aggregation
+bench-state: setup .venv/classes.stamp ## The keyed operator against transformWithState and Spark's own aggregation
 	@$(BIN)/python -m benchmarks.bench_state $(BENCH)
 
 demo: setup ## A shop with live views for a minute (DEMO_SECONDS=60), then every view is checked against the log

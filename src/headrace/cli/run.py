@@ -111,6 +111,7 @@ def _loaded(file: str, data: Path, master: str) -> App:
 
 
 def _run(loaded: App, settings: RunSettings) -> int:
+    from headrace.pipelines.class_archive import make_in_background
     from headrace.pipelines.runner import Runner
 
     runner = Runner(loaded, settings, _tell)
@@ -120,6 +121,7 @@ def _run(loaded: App, settings: RunSettings) -> int:
     except KeyboardInterrupt:
         _tell(f"app {loaded.name}: stopped before it ran")
         return 128 + signal.SIGINT
+    make_in_background()
     with _stop_signals(runner.stop_asked.set):
         return runner.run()
 

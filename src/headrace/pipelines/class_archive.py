@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,10 +29,11 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import SparkSession
 
-__all__ = ["archive_path", "java_options", "make", "make_in_background"]
+__all__ = ["archive_path", "forget_old", "java_options", "make", "make_in_background"]
 
 _OFF = "HEADRACE_CLASS_ARCHIVE"
 """Set to ``off``, no archive is used or made."""
+_KEPT_S = 30 * 86_400
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
 
 
@@ -42,8 +44,11 @@ def archive_path() -> Path | None:
         return None
     import pyspark
 
-    home, found = Path(pyspark.__file__).parent, java.stat()
-    said = f"{java} {found.st_mtime_ns} {found.st_size} {pyspark.__version__} {home}"
+    jars = Path(pyspark.__file__).parent / "jars"
+    if not jars.is_dir():
+        return None
+    found = java.stat()
+    said = f"{java} {found.st_mtime_ns} {found.st_size} {jars} {jars.stat().st_mtime_ns}"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headrace"
     return cache / f"spark-{pyspark.__version__}-{hashlib.sha256(said.encode()).hexdigest()[:16]}.jsa"
 
@@ -53,6 +58,8 @@ def java_options() -> str:
     path = archive_path()
     if path is None or not path.exists() or " " in str(path):
         return ""
+    with contextlib.suppress(OSError):
+        os.utime(path)
     return f"-XX:SharedArchiveFile={path} {_QUIET}"
 
 
@@ -61,15 +68,27 @@ def make() -> Path | None:
     path = archive_path()
     if path is None or " " in str(path):
         return None
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
     with _alone(path.with_suffix(".lock")) as alone:
         if alone and not path.exists():
+            forget_old(path.parent)
             folder = Path(tempfile.mkdtemp(prefix="headrace-classes-"))
             try:
                 _record(folder, path)
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
     return path if path.exists() else None
+
+
+def forget_old(cache: Path) -> None:
+    """Remove archives that no Spark was started with for a month: that Java or that Spark is gone."""
+    for found in cache.glob("spark-*.jsa"):
+        if found.stat().st_mtime < time.time() - _KEPT_S:
+            found.unlink(missing_ok=True)
+            found.with_suffix(".lock").unlink(missing_ok=True)
 
 
 def make_in_background() -> None:
@@ -158,4 +177,4 @@ def _same(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatc
 
 if __name__ == "__main__":
     made = make()
-    print(made or "no archive: there is no Java, or the cache folder's name has a space")
+    print(made or "no archive: there is no Java, or no cache folder for it (its name may have no space)")

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.errors import HeadraceError, InvalidDeclaration, ServerAway
+from headrace.feed.presence import began, this_machine
 from headrace.pipelines.catalog import iso_now
 from headrace.pipelines.sink import Superseded
 
@@ -98,6 +99,8 @@ class Status:
     last_error: str | None = None
     restarts: int = 0
     pid: int = 0
+    began: int | None = None
+    machine: str = ""
 
 
 class RunningQuery:
@@ -107,7 +110,9 @@ class RunningQuery:
         self, job: Job, pid: int, told: Callable[[str], None], publish: Callable[[dict[str, Any]], None]
     ) -> None:
         self.job = job
-        self.status = Status(job.app, job.name, str(job.kind), since=iso_now(), pid=pid)
+        self.status = Status(
+            job.app, job.name, str(job.kind), since=iso_now(), pid=pid, began=began(pid), machine=this_machine()
+        )
         self.spark_query: StreamingQuery | None = None
         self._told = told
         self._publish = publish
