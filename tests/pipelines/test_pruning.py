@@ -17,7 +17,7 @@ from headrace.testing.app import shared_spark
 from tests.pipelines.conftest import at
 from tests.state.test_spark import checkpoint
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 CLICKS = "who string, page string, agent string, at timestamp"
 
@@ -32,6 +32,13 @@ def clicks_app() -> hr.App:
         both = hr.window_join(clicks, other, on="who", within=("1 second", "1 minute"))
         last = hr.latest(both.select("who", "page", "next", "agent", "by", "joined_at"), by="who", order="joined_at")
         return hr.aggregate(last, by="who", last=hr.max("next"))
+
+    return app
+
+
+def either_app() -> hr.App:
+    app = hr.App("clicks")
+    app.stream("clicks", CLICKS, event_time="at", lateness="1 second")
 
     @app.derive()
     def either(clicks):
@@ -64,7 +71,7 @@ def test_columns_that_nothing_looks_at_are_found_through_operators_one_after_the
 
 
 def test_both_sides_of_a_union_count() -> None:
-    found = unneeded(clicks_app(), "either")
+    found = unneeded(either_app(), "either")
     assert "page" not in found[0]
     assert "agent" in found[0]
     assert "agent" not in found[1]
