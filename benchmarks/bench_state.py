@@ -5,7 +5,8 @@ per key, rows made by Spark itself, RocksDB state with changelog checkpoints, re
     python -m benchmarks.bench_state --keys 1000 --batches 6    one size, fewer batches
 
 ``transformWithState`` gets batches of a hundredth of the rows where keys are many: it would not finish otherwise.
-Prints a table of rows per second (the batches after the first two) and ratios, and writes
+Prints a table of rows per second (the batches after the first two) and per second of processor time (of all processes,
+over the same batches), and ratios of the latter, which other work on the machine disturbs less; and writes
 benchmarks/results/state-TIME.json.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import statistics
 import subprocess
@@ -32,6 +34,7 @@ from pyspark.sql.types import StructType
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.meter import cpu_seconds
 from headrace.pipelines.spark import start_spark
 from headrace.pipelines.state import Changes, Step, TableType
 from headrace.pipelines.state.frames import Keyed, keyed
@@ -40,6 +43,8 @@ from headrace.pipelines.state.operator import ID
 ROOT = Path(__file__).parent.parent
 ENGINES = ("headrace", "built-in", "transformWithState")
 OUTPUT = "key long, n long, last long"
+Rates = dict[str, float]
+"""Rows per second, and per second of processor time."""
 
 
 @dataclass(frozen=True)
@@ -79,17 +84,19 @@ def result(engine: str, rows: DataFrame) -> DataFrame:
     return rows.groupBy("key").transformWithState(PerKey(), OUTPUT, "Update", "none")
 
 
-def measure(engine: str, keys: int, rows: int, batches: int) -> float:
-    """Rows per second, median over the batches after the first two."""
+def measure(engine: str, keys: int, rows: int, batches: int) -> Rates:
+    """Of the batches after the first two."""
     folder = Path(tempfile.mkdtemp(prefix="headrace-bench-"))
     spark: SparkSession = start_spark("bench", folder, "local[2]", {"spark.driver.memory": "4g"})
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows).option("numPartitions", 2).load()
     keyed_rows = source.select(F.pmod(F.xxhash64("value"), F.lit(keys)).alias("key"), "value")
     took: list[float] = []
+    cpu: list[float] = []
 
     def drop(batch: DataFrame, number: int) -> None:
         started = time.perf_counter()
         batch.write.format("noop").mode("overwrite").save()
+        cpu.append(cpu_seconds(os.getpid()))
         took.append(time.perf_counter() - started)
 
     mode = "append" if engine == "headrace" else "update"
@@ -103,7 +110,8 @@ def measure(engine: str, keys: int, rows: int, batches: int) -> float:
     shutil.rmtree(folder, ignore_errors=True)
     if failed is not None:
         raise failed
-    return rows / statistics.median(took[2:batches])
+    used = cpu[batches - 1] - cpu[1]
+    return {"per_s": rows / statistics.median(took[2:batches]), "per_cpu_s": rows * (batches - 2) / used}
 
 
 def main() -> None:
@@ -116,9 +124,9 @@ def main() -> None:
     chosen = parser.parse_args()
     if chosen.one:
         engine, *numbers = chosen.one
-        print(measure(engine, *map(int, numbers)))
+        print(json.dumps(measure(engine, *map(int, numbers))))
         return
-    found: dict[int, dict[str, float]] = {}
+    found: dict[int, dict[str, Rates]] = {}
     for keys in chosen.keys:
         for engine in chosen.only:
             slow = engine == "transformWithState" and keys > 10_000
@@ -135,23 +143,32 @@ def main() -> None:
                 str(batches),
             ]
             answer = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
-            found.setdefault(keys, {})[engine] = float(answer.stdout.splitlines()[-1])
-            print(f"{keys:>9,} keys  {engine:20} {found[keys][engine]:>12,.0f} rows/s", flush=True)
+            found.setdefault(keys, {})[engine] = json.loads(answer.stdout.splitlines()[-1])
+            shown = " ".join(f"{value:>12,.0f} rows {name}" for name, value in found[keys][engine].items())
+            print(f"{keys:>9,} keys  {engine:20} {shown}", flush=True)
     show(found)
 
 
-def show(found: dict[int, dict[str, float]]) -> None:
-    rates_of = [f"{engine}, rows/s" for engine in ENGINES]
-    table = Table("keys", *rates_of, "to transformWithState (>= 10)", "to built-in (>= 0.5)")
+def show(found: dict[int, dict[str, Rates]]) -> None:
+    rates_of = [f"{engine}\nrows/s, per CPU-s" for engine in ENGINES]
+    table = Table("keys", *rates_of, "to transformWithState\n(>= 10)", "to built-in\n(>= 0.5)")
     for keys, rates in found.items():
-        cells = [f"{rates[engine]:,.0f}" if engine in rates else "-" for engine in ENGINES]
-        ratios = [f"{rates['headrace'] / rates[e]:.2f}" if e in rates else "-" for e in (ENGINES[2], ENGINES[1])]
-        table.add_row(f"{keys:,}", *cells, *ratios)
+        cells = [
+            f"{rates[engine]['per_s']:,.0f}\n{rates[engine]['per_cpu_s']:,.0f}" if engine in rates else "-"
+            for engine in ENGINES
+        ]
+        table.add_row(f"{keys:,}", *cells, *(_ratio(rates, other) for other in (ENGINES[2], ENGINES[1])))
     Console(width=140).print(table)
     results = ROOT / "benchmarks" / "results"
     results.mkdir(exist_ok=True)
     path = results / f"state-{time.strftime('%Y%m%d-%H%M%S')}.json"
     path.write_text(json.dumps({str(keys): rates for keys, rates in found.items()}, indent=1))
+
+
+def _ratio(rates: dict[str, Rates], other: str) -> str:
+    if "headrace" not in rates or other not in rates:
+        return "-"
+    return f"{rates['headrace']['per_cpu_s'] / rates[other]['per_cpu_s']:.2f}"
 
 
 if __name__ == "__main__":

@@ -19,8 +19,9 @@ from benchmarks.nexmark.answers import serve
 from benchmarks.nexmark.apps import APPS
 from benchmarks.nexmark.spark_plain import BATCH, write
 from headrace.pipelines.building import Building
-from headrace.pipelines.plan import Input, built, planned, sources, with_event_time
-from headrace.pipelines.source import SourceOptions, needed_columns, read_stream
+from headrace.pipelines.plan import Input, built, empty, planned, sources, with_event_time
+from headrace.pipelines.pruning import unneeded_columns
+from headrace.pipelines.source import SourceOptions, needed_columns, read_stream, with_all_columns
 from headrace.pipelines.spark import start_spark
 
 if TYPE_CHECKING:
@@ -41,9 +42,14 @@ class HeadraceApps:
         self.runs += 1
         app, plan = self.planned[query]
         inputs = {name: replace(one, topic=topic) for name, one in sources(app, {}, {}).items()}
-        known = Building(plan.query.id, bootstrap=self.bootstrap)
+
+        def bounded(known: Building) -> DataFrame:
+            return built(self.spark, plan.query, inputs, lambda one: empty(self.spark, one), known).frame
+
+        unneeded = unneeded_columns(bounded)
 
         def result(read: Callable[[Input], DataFrame]) -> DataFrame:
+            known = Building(plan.query.id, bootstrap=self.bootstrap, unneeded=unneeded)
             return built(self.spark, plan.query, inputs, read, known).frame
 
         columns = needed_columns(
@@ -54,7 +60,7 @@ class HeadraceApps:
     def _read(self, one: Input, columns: tuple[str, ...]) -> DataFrame:
         times = one.event_time
         assert times is not None
-        return read_stream(
+        frame = read_stream(
             self.spark,
             SourceOptions(
                 bootstrap=self.bootstrap,
@@ -68,6 +74,7 @@ class HeadraceApps:
                 max_records_per_trigger=BATCH,
             ),
         )
+        return with_all_columns(frame, one.schema)
 
 
 def main() -> None:

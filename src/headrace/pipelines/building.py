@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
@@ -29,6 +29,10 @@ class Building:
     buckets: int = BUCKETS
     seed: Path | None = None
     """The state to begin with, where the query was rescaled."""
+    unneeded: frozenset[tuple[int, str]] = frozenset()
+    """Columns of operators' results, by the operator's number, that nothing looks at (``pruning``)."""
+    outputs: dict[int, tuple[int, str]] = field(default_factory=dict, compare=False)
+    """Filled by operators: Spark's ids of the columns of their results, and which these are."""
 
 
 _current: ContextVar[tuple[Building, count[int]]] = ContextVar("building")

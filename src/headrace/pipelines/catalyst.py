@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Catalyst", "each", "is_a"]
+__all__ = ["Catalyst", "each", "is_a", "looked_at", "nodes"]
+
+_SAME_COLUMNS = frozenset(
+    ["Project", "Filter", "Aggregate", "Join", "MapInArrow", "EventTimeWatermark", "Generate", "Deduplicate", "Window"]
+)
+"""Nodes that say which columns they use, and whose other columns are those of their children, under the same ids."""
 
 
 def each(found: Any) -> list[Any]:
@@ -18,6 +24,30 @@ def each(found: Any) -> list[Any]:
 def is_a(node: Any, kind: str) -> bool:
     """Whether a node of a plan or an expression is of a class."""
     return bool(node.getClass().getSimpleName() == kind)
+
+
+def nodes(plan: Any) -> Iterator[Any]:
+    """A plan's nodes."""
+    waiting = [plan]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += each(node.children())
+
+
+def looked_at(plan: Any) -> set[int]:
+    """The ids of the columns of an optimised plan that are in its result, or that a node uses."""
+    found = _ids(plan.output().toList())
+    for node in nodes(plan):
+        found |= _ids(node.references().toSeq())
+        if node.nodeName() not in _SAME_COLUMNS:
+            for child in each(node.children()):
+                found |= _ids(child.output().toList())
+    return found
+
+
+def _ids(attributes: Any) -> set[int]:
+    return {attribute.exprId().id() for attribute in each(attributes)}
 
 
 class Catalyst:

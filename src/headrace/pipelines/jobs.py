@@ -15,6 +15,7 @@ from headrace.pipelines.checkpoint import Checkpoint, source_offsets
 from headrace.pipelines.declarations import Kind, Stream, TableDeclaration
 from headrace.pipelines.generations import CheckpointLost, Generation
 from headrace.pipelines.plan import Input, Planned, built, empty, with_event_time
+from headrace.pipelines.pruning import unneeded_columns
 from headrace.pipelines.sessions import split
 from headrace.pipelines.settings import RunSettings
 from headrace.pipelines.sink import Sink, Target
@@ -50,6 +51,7 @@ class QueryJob:
         self._spark, self._settings, self._building = spark, settings, building
         self._failure: BaseException | None = None
         self._columns: dict[str, tuple[str, ...]] = {}
+        self._without: frozenset[tuple[int, str]] | None = None
         self.sink = Sink(self.cluster, _target(plan, generation), checkpoint, crash=crash)
 
     @property
@@ -92,7 +94,17 @@ class QueryJob:
     def _known(self) -> Building:
         client = tuple(self._settings.client.items())
         buckets, seed = self.checkpoint.buckets(self._settings.buckets), self.checkpoint.seed
-        return Building(self.generation.id, (), self.bootstrap, client, buckets, seed)
+        return Building(self.generation.id, (), self.bootstrap, client, buckets, seed, self._unneeded())
+
+    def _unneeded(self) -> frozenset[tuple[int, str]]:
+        """Columns of its operators' results that nothing looks at; of sessions, which are taken apart, not known."""
+        if self._without is None:
+
+            def build(known: Building) -> DataFrame:
+                return built(self._spark, self.plan.query, self.inputs, partial(empty, self._spark), known).frame
+
+            self._without = frozenset() if self.plan.sessions else unneeded_columns(build)
+        return self._without
 
     def failure(self) -> BaseException | None:
         """What the sink raised."""
@@ -135,13 +147,13 @@ class QueryJob:
             raise
 
     def _stream(self, one: Input) -> DataFrame:
-        from headrace.pipelines.source import SourceOptions, read_stream
+        from headrace.pipelines.source import SourceOptions, read_stream, with_all_columns
 
         declared = one.declared
         times = one.event_time
         stream = declared if isinstance(declared, Stream) else None
         start = self._settings.start_from if self.start_over and self._settings.start_from else None
-        return read_stream(
+        frame = read_stream(
             self._spark,
             SourceOptions(
                 bootstrap=self.bootstrap,
@@ -167,6 +179,7 @@ class QueryJob:
                 history=isinstance(declared, TableDeclaration) and declared.history,
             ),
         )
+        return with_all_columns(frame, one.schema)
 
     def _needed(self, one: Input) -> tuple[str, ...] | None:
         """The columns of an input that the query looks at; None for all."""
@@ -183,6 +196,7 @@ class QueryJob:
                     self.plan.query,
                     self.inputs,
                     lambda other: read.get(other.name, empty(self._spark, other)),
+                    Building(self.generation.id, unneeded=self._unneeded()),
                 ).frame
 
             self._columns[one.name] = needed_columns(self._spark, build, one.schema)

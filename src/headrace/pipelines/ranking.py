@@ -101,7 +101,9 @@ def _ranking(
         own_key = rows.key if isinstance(rows, Table) else None
         given = (row_columns(frame), groups, order, first, ranked, before, not ranked)
         operator = Ranking(*given) if own_key is None else TableRanking(*given, own_key, net)
-        return keyed({"rows": Keyed(frame, groups)}, operator, output)
+        looked_at = {*groups, *(own_key or ()), *(one.column for one in order)}
+        passed = {name: ("rows", name) for name in columns if name not in looked_at}
+        return keyed({"rows": Keyed(frame, groups)}, operator, output, passed=passed)
 
     name = rows.name if isinstance(rows, Table) else "a stream"
     return computed(f"{what.removeprefix('hr.')} of {name}", key, result, make)

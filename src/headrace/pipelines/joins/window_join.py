@@ -96,7 +96,7 @@ def window_join(
         output[name] = more.get(name, "timestamp")
         taken.add(name.lower())
     inputs = {"left": Keyed(left, tuple(pairs)), "right": Keyed(right, tuple(pairs.values()))}
-    return keyed(inputs, operator, struct_of(output), event_time=time)
+    return keyed(inputs, operator, struct_of(output), event_time=time, passed=operator.passed)
 
 
 def _interval(what: str, within: str | tuple[str, str], place: Place) -> tuple[int, int]:
@@ -156,6 +156,16 @@ class WindowJoin:
         """The columns of the output."""
         kinds = {side.names[name]: kind for side in (self.left, self.right) for name, kind in side.columns.items()}
         return {**kinds, self.time: pl.Datetime("us", "UTC")}
+
+    @property
+    def passed(self) -> dict[str, tuple[str, str]]:
+        """Columns of the output that are a side's and that are not looked at."""
+        return {
+            named: (tag, name)
+            for tag, side in self._sides.items()
+            for name, named in side.names.items()
+            if name not in (*side.on, side.time)
+        }
 
     @property
     def _sides(self) -> dict[str, Side]:

@@ -6,11 +6,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.pipelines.source.counting import counts
-from headrace.pipelines.source.frames import needed_columns, read_batch, read_stream
+from headrace.pipelines.source.frames import needed_columns, read_batch, read_stream, with_all_columns
 from headrace.pipelines.source.options import SourceOptions
 from headrace.pipelines.source.planning import Counts, Position
 
-__all__ = ["Counts", "SourceOptions", "counts", "needed_columns", "positions", "read_batch", "read_stream"]
+__all__ = [
+    "Counts",
+    "SourceOptions",
+    "counts",
+    "needed_columns",
+    "positions",
+    "read_batch",
+    "read_stream",
+    "with_all_columns",
+]
 
 
 def positions(offset: Mapping[str, Any]) -> tuple[str, dict[int, int]]:

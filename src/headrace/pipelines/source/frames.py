@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from headrace.errors import InvalidInput, UnknownTopic
 from headrace.feed import Feed, open_feed
 from headrace.feed.cluster import Cluster
-from headrace.pipelines.catalyst import each
+from headrace.pipelines.catalyst import each, looked_at, nodes
 from headrace.pipelines.source.aside import dead_topic, late_topic
 from headrace.pipelines.source.options import SourceOptions
 from headrace.pipelines.source.planner import start_offsets
@@ -17,7 +17,7 @@ from headrace.pipelines.source.planner import start_offsets
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["needed_columns", "read_batch", "read_stream"]
+__all__ = ["needed_columns", "read_batch", "read_stream", "with_all_columns"]
 
 _BY_TIME = frozenset({b"far-future"})
 
@@ -76,17 +76,27 @@ def needed_columns(spark: SparkSession, build: Callable[[DataFrame], DataFrame],
     rows = relation._jdf.logicalPlan().rdd().id()
     result: Any = build(relation)
     plan = result._jdf.queryExecution().optimizedPlan()
-    kept = {attribute.exprId().id() for attribute in each(plan.output().toList())}
+    kept = looked_at(plan)
     ours: dict[int, str] = {}
-    waiting = [plan]
-    while waiting:
-        node = waiting.pop()
-        kept |= {attribute.exprId().id() for attribute in each(node.references().toSeq())}
+    for node in nodes(plan):
         if node.nodeName() == "LogicalRDD" and node.rdd().id() == rows:  # several times, if it is joined with itself
             ours |= {attribute.exprId().id(): attribute.name() for attribute in each(node.output())}
-        waiting += each(node.children())
     needed = {name for identity, name in ours.items() if identity in kept}
     return tuple(name for name in relation.columns if name in needed) or tuple(relation.columns[:1])
+
+
+def with_all_columns(frame: DataFrame, schema: str) -> DataFrame:
+    """A frame of some columns with all that are declared: a query's function may name columns that, in the end, nothing
+    looks at. Those that were not decoded are an error where something does look."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    there = {name: F.col(f"`{name}`") for name in frame.columns}
+    every = {
+        one.name: F.raise_error(F.lit(f"column {one.name!r} was not decoded")).cast(one.dataType).alias(one.name)
+        for one in cast(StructType, StructType.fromDDL(schema)).fields
+    }
+    return frame if there.keys() >= every.keys() else frame.select(*{**every, **there}.values())
 
 
 def _register(spark: SparkSession) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError
 from headrace.pipelines.building import current, next_operator
+from headrace.pipelines.catalyst import each
 from headrace.pipelines.state.operator import Operator
 
 if TYPE_CHECKING:
@@ -30,13 +31,20 @@ class Keyed:
 
 
 def keyed(
-    inputs: Mapping[str, Keyed], operator: Operator, output: StructType, *, event_time: str | None = None
+    inputs: Mapping[str, Keyed],
+    operator: Operator,
+    output: StructType,
+    *,
+    event_time: str | None = None,
+    passed: Mapping[str, tuple[str, str]] | None = None,
 ) -> DataFrame:
     """The operator's output as a DataFrame.
 
     Rows whose ``by`` columns are equal, in number, order, type and value, come to the same step. Columns with names
     that begin with ``_bucket`` are ours. ``event_time`` names the output's column that is its event time: a window over
-    it closes as the watermark passes, so the operator must put out rows in time (see ``operator``).
+    it closes as the watermark passes, so the operator must put out rows in time (see ``operator``). ``passed`` names
+    the columns of the output that are an input's (a tag and a column) and that the operator itself does not look at:
+    where nothing else does, they are null instead of kept.
     """
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import to_arrow_schema
@@ -46,7 +54,8 @@ def keyed(
     from headrace.pipelines.state.processor import Address, KeyedProcessor
     from headrace.pipelines.state.seed import seeded
 
-    query = current()
+    query, number = current(), next_operator()
+    inputs = _without(inputs, passed or {}, {name for operator_, name in query.unneeded if operator_ == number})
     schemas = {tag: polars_schema(one.frame.schema) for tag, one in inputs.items()}
     placed = {tag: one.frame.withColumn(BUCKET, bucket_of(one.by, query.buckets)) for tag, one in inputs.items()}
     packed = [one.frame.mapInArrow(packer(one.columns), PACKED) for one in passes(placed)]
@@ -54,16 +63,37 @@ def keyed(
     for other in packed[1:]:
         rows = rows.unionAll(other)
     timed = any(has_watermark(one.frame) for one in inputs.values())
-    address = Address(query.query, next_operator(), query.bootstrap, query.client, query.buckets)
+    address = Address(query.query, number, query.bootstrap, query.client, query.buckets)
     processor = KeyedProcessor(operator, schemas, _key_count(inputs, operator), address)
     seed = None if query.seed is None else seeded(rows.sparkSession, query.seed, address.operator)
     stepped = rows.groupBy("bucket").transformWithStateInPandas(
         processor, "rows binary", "append", "eventtime" if timed else "none", initialState=seed
     )
     result = stepped.mapInArrow(unpacker(to_arrow_schema(output, timezone="UTC")), output)
+    query.outputs.update({identity: (number, name) for identity, name in _columns(result)})
     if event_time is None or (result.isStreaming and not timed):
         return result
     return result.withColumn(event_time, F.col(f"`{event_time}`").alias(event_time, metadata={WATERMARK: 0}))
+
+
+def _without(
+    inputs: Mapping[str, Keyed], passed: Mapping[str, tuple[str, str]], unneeded: set[str]
+) -> dict[str, Keyed]:
+    """The inputs, with nulls for what is only passed on to columns that nobody needs."""
+    from pyspark.sql import functions as F
+
+    needed = {place for name, place in passed.items() if name not in unneeded}
+    found = dict(inputs)
+    for tag, column in {*passed.values()} - needed:
+        frame = found[tag].frame
+        nothing = F.lit(None).cast(frame.schema[column].dataType)
+        found[tag] = Keyed(frame.withColumn(column, nothing), found[tag].by)
+    return found
+
+
+def _columns(frame: Any) -> Iterator[tuple[int, str]]:
+    for attribute in each(frame._jdf.queryExecution().analyzed().output()):
+        yield attribute.exprId().id(), attribute.name()
 
 
 def bucket_of(by: Sequence[str], buckets: int) -> Column:
