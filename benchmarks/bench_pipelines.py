@@ -188,7 +188,7 @@ class View:
 
 
 def decode(bench: Bench, engine: str) -> Figures:
-    """The log to typed columns, from the second batch on, no sink."""
+    """The log to typed columns, once Java is warm, no sink."""
     node, folder = bench.node, bench.folder / f"decode-{engine}"
     folder.mkdir(parents=True)
     arguments = ["decode", engine, node.bootstrap, str(node.data), "orders", str(folder)]
@@ -343,7 +343,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="cases whose name has this in it")
     parser.add_argument("--engine", choices=ENGINES, help="only this one")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--records", type=int, default=3_000_000)
+    parser.add_argument("--records", type=int, default=6_000_000)
     parser.add_argument("--seconds", type=float, default=20.0, help="how long records come in the latency cases")
     parser.add_argument("--quick", action="store_true", help="one round with half of the records and of the time")
     given = parser.parse_args()

@@ -194,7 +194,7 @@ def start_up(bench: Bench) -> Figures:
     shutil.rmtree(folder, ignore_errors=True)
     fresh: Headrace | ApacheKafka
     if bench.is_kafka:
-        fresh = ApacheKafka(folder, heap="1g", start=False)
+        fresh = ApacheKafka(folder, heap="1g", fast=True, start=False)
     else:
         fresh = Headrace(folder, port=free_port(), start=False)
     started = time.perf_counter()
@@ -348,5 +348,5 @@ CASES = (
 def server_for(name: str, folder: Path) -> Headrace | ApacheKafka:
     shutil.rmtree(folder, ignore_errors=True)
     if name == "kafka":
-        return ApacheKafka(folder, heap="1g", settings=QUICK_HEARTBEATS)
+        return ApacheKafka(folder, heap="1g", fast=True, settings=QUICK_HEARTBEATS)
     return Headrace(folder, options=[word for pair in QUICK_HEARTBEATS.items() for word in ("--set", "=".join(pair))])

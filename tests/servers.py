@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import random
 import re
 import select
 import signal
@@ -26,6 +27,9 @@ LOG4J = Path(__file__).resolve().parent / "log4j2.properties"
 
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
+_PORTS = range(15_000, 32_000)
+"""Below those that Linux gives to connections."""
+_DICE = random.SystemRandom()
 _LISTENS = re.compile(rb"listens on (\S+):(\d+)")
 _SERVES = re.compile(r"Views and status: (\S+)")
 
@@ -55,10 +59,14 @@ def die_with_parent() -> None:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that nobody listens on. The system gives it to no connection either, so it stays free while a server that
+    is started again is down, whatever other tests do meanwhile."""
+    while True:
+        port = _DICE.choice(_PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def java(main: str, *arguments: str, heap: str = "256m", options: Sequence[str] = ()) -> list[str]:
@@ -130,7 +138,7 @@ class Headrace:
         self.folder = folder
         self.http = http
         self.data = folder / "data"
-        self.port = port
+        self.port = port or free_port()
         self.options = tuple(options)
         self.env = dict(env or {})
         self.prefix = tuple(prefix)
@@ -211,10 +219,18 @@ class ApacheKafka:
     data = None
 
     def __init__(
-        self, folder: Path, *, settings: Mapping[str, str] | None = None, heap: str = "512m", start: bool = True
+        self,
+        folder: Path,
+        *,
+        settings: Mapping[str, str] | None = None,
+        heap: str = "512m",
+        fast: bool = False,
+        start: bool = True,
     ) -> None:
+        """``fast``: as a production server runs, not as one that starts quickly."""
         self.folder = folder
         self.heap = heap
+        self.fast = fast
         folder.mkdir(parents=True, exist_ok=True)
         self.port, self._controller_port = free_port(), free_port()
         self._properties = folder / "server.properties"
@@ -284,7 +300,7 @@ class ApacheKafka:
         self._process = self._spawned()
 
     def _spawned(self) -> _Process:
-        jvm = [f"-Xms{self.heap}", "-XX:+UseG1GC", "-Djava.awt.headless=true"]
+        jvm = [f"-Xms{self.heap}", "-XX:+UseG1GC", "-Djava.awt.headless=true"] if self.fast else ()
         command = java("kafka.Kafka", str(self._properties), heap=self.heap, options=jvm)
         return _Process(command, self.folder / "output.log")
 

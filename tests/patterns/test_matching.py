@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.pipelines.patterns import Found, Program, compile_pattern, pattern, run
 from headrace.pipelines.patterns.engine import DUE, kept_columns, progress_columns
 from headrace.pipelines.state.operator import ID
+from tests.examples import examples
 from tests.patterns.model import Condition, Model, Shape, Taken, text
 
 SCHEMA = pl.Schema({"id": pl.Int64(), "key": pl.String(), "time": pl.Datetime("us"), "v": pl.Int64()})
@@ -279,13 +280,13 @@ def check(case: Case, steps: Steps) -> None:
             )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(60)
 @given(cases(history=False), arrivals())
 def test_conditions_that_do_not_look_at_the_match_find_what_the_model_finds(case: Case, steps: Steps) -> None:
     check(case, steps)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(60)
 @given(cases(history=True), arrivals())
 def test_conditions_on_earlier_rows_find_what_the_model_finds(case: Case, steps: Steps) -> None:
     check(case, steps)

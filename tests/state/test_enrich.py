@@ -5,10 +5,11 @@ from __future__ import annotations
 import pickle
 
 import polars as pl
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.pipelines.joins.enrich import Enrich
+from tests.examples import examples
 from tests.state.bucket import Bucket
 from tests.state.streams import AT, deliveries, frame, run, us
 
@@ -59,7 +60,7 @@ def expected(batches, rows, as_of, missing):
     return found
 
 
-@settings(max_examples=50)
+@examples(25)
 @given(EVENTS, VERSIONS, st.sampled_from(["at", "then"]), st.sampled_from(["null", "drop"]), st.data())
 def test_every_event_sees_the_version_that_was_valid_at_its_time(events, versions, as_of, missing, data):
     rows = given_rows(events, versions)
@@ -70,7 +71,7 @@ def test_every_event_sees_the_version_that_was_valid_at_its_time(events, version
     assert bucket.rows("held").is_empty()
 
 
-@settings(max_examples=40)
+@examples(20)
 @given(EVENTS, VERSIONS, st.data())
 def test_a_missing_row_is_waited_for_up_to_a_bound(events, versions, data):
     """Rows whose key has a version at their time get that; otherwise some later one, if there is one in time."""
@@ -114,7 +115,7 @@ def test_an_event_that_waited_too_long_comes_out_with_nulls():
     assert bucket.step(nothing, us(65)).select("_id", "rank", "people_version").rows() == [(1, None, None)]
 
 
-@settings(max_examples=40)
+@examples(20)
 @given(EVENTS, VERSIONS, st.sampled_from(["null", "drop", "wait"]), st.data())
 def test_without_a_time_an_event_sees_the_latest_version_at_once(events, versions, missing, data):
     rows = given_rows(events, versions)

@@ -8,11 +8,12 @@ from decimal import Decimal
 from fractions import Fraction
 
 import polars as pl
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.pipelines.changelog import DELETED, Before, Fused
 from headrace.pipelines.groups import Groups, Measure
+from tests.examples import examples
 from tests.state.stages import Result, Stage, in_batches
 
 VALUES = {"whole": pl.Int64(), "real": pl.Float64(), "money": pl.Decimal(10, 2), "text": pl.String()}
@@ -74,7 +75,7 @@ def frame(rows, columns):
     return pl.DataFrame(rows, schema=columns, orient="row")
 
 
-@settings(max_examples=30)
+@examples(15)
 @given(rows=st.lists(EVENT, max_size=60), seed=st.integers(0, 999), before=st.booleans())
 def test_aggregates_of_events_are_those_of_all_events_whatever_the_batches(rows, seed, before):
     chance = random.Random(seed)
@@ -85,7 +86,7 @@ def test_aggregates_of_events_are_those_of_all_events_whatever_the_batches(rows,
     assert result.rows == plain([dict(zip(COLUMNS, row, strict=True)) for row in rows])
 
 
-@settings(max_examples=30)
+@examples(15)
 @given(
     rows=st.lists(st.tuples(st.integers(0, 5), EVENT | st.none()), max_size=60),
     seed=st.integers(0, 999),
@@ -106,7 +107,7 @@ def test_aggregates_of_a_table_are_those_of_its_rows_and_do_not_drift(rows, seed
     assert sum(map(len, (bucket.rows("groups") for bucket in stage.buckets))) == len(result.rows)
 
 
-@settings(max_examples=15)
+@examples(10)
 @given(rows=st.lists(st.tuples(st.integers(0, 5), EVENT | st.none()), max_size=40), seed=st.integers(0, 999))
 def test_by_columns_of_the_key_one_step_is_enough(rows, seed):
     chance, columns = random.Random(seed), {"id": pl.Int64(), **COLUMNS}

@@ -7,11 +7,12 @@ import random
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.pipelines.changelog import DELETED, Before
 from headrace.pipelines.joins.tables import JoinTables, Side
+from tests.examples import examples
 from tests.state.stages import Result, Stage, in_batches
 
 LEFT = {"id": pl.Int64(), "on": pl.String(), "x": pl.Int64()}
@@ -51,7 +52,7 @@ def as_set(rows):
 
 
 @pytest.mark.parametrize("how", ["inner", "left", "full"])
-@settings(max_examples=30)
+@examples(20)
 @given(rows=st.lists(ROW, max_size=60), seed=st.integers(0, 999), before=st.booleans())
 def test_a_join_over_any_columns_is_the_join_of_the_tables_as_they_are(how, rows, seed, before):
     chance = random.Random(seed)
@@ -91,7 +92,7 @@ def test_where_the_other_side_is_joined_by_its_key_the_result_has_the_keys_of_th
     assert many.key == ("id", "rid")
 
 
-@settings(max_examples=30)
+@examples(20)
 @given(rows=st.lists(ROW, max_size=60), seed=st.integers(0, 999), how=st.sampled_from(["inner", "left", "full"]))
 def test_a_join_with_a_table_by_its_key_needs_no_other_step_on_that_side(rows, seed, how):
     chance = random.Random(seed)

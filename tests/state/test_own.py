@@ -7,12 +7,13 @@ import re
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.errors import InvalidDeclaration
 from headrace.pipelines.state.own import Own, WrongResult
+from tests.examples import examples
 from tests.state.bucket import Bucket
 from tests.state.streams import AT, deliveries, frame, run, us
 
@@ -34,7 +35,7 @@ def own(function=silent, wake="quiet_at"):
     return Own("silent", function, ("who",), STATE, OUTPUT, wake)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.lists(st.tuples(st.sampled_from(["a", None]), st.integers(0, 9), st.integers(0, 40)), max_size=12), st.data())
 def test_a_key_is_touched_by_rows_and_by_the_time_it_asked_for(rows, data):
     bucket = Bucket(own())

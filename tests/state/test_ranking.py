@@ -7,11 +7,12 @@ import random
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.pipelines.changelog import DELETED, Before
 from headrace.pipelines.ranking import Order, Ranking, TableRanking
+from tests.examples import examples
 from tests.state.stages import Result, Stage, in_batches
 
 COLUMNS = {"id": pl.Int64(), "group": pl.String(), "price": pl.Int64(), "at": pl.Int64()}
@@ -35,7 +36,7 @@ def plain(rows, first, ties=lambda row: ()):
 
 
 @pytest.mark.parametrize("first", [1, 3])
-@settings(max_examples=25)
+@examples(20)
 @given(rows=st.lists(EVENT, max_size=60), seed=st.integers(0, 999), before=st.booleans())
 def test_the_top_of_events_is_that_of_all_events_and_ties_are_by_arrival(first, rows, seed, before):
     chance = random.Random(seed)
@@ -47,7 +48,7 @@ def test_the_top_of_events_is_that_of_all_events_and_ties_are_by_arrival(first, 
     assert sum(len(bucket.rows("rows")) for bucket in stage.buckets) == len(result.rows), "nothing else is kept"
 
 
-@settings(max_examples=25)
+@examples(20)
 @given(rows=st.lists(EVENT, max_size=60), seed=st.integers(0, 999))
 def test_the_latest_event_of_each_group_is_the_newest_of_those_with_the_largest_time(rows, seed):
     chance = random.Random(seed)
@@ -68,7 +69,7 @@ CHANGE = st.tuples(
 )
 
 
-@settings(max_examples=40)
+@examples(15)
 @given(
     rows=st.lists(CHANGE, min_size=40, max_size=80),
     seed=st.integers(0, 999),

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.pipelines.sessions.operator import BEFORE, END, START, Sessions
+from tests.examples import examples
 from tests.state.bucket import Bucket
 
 AT = pl.Datetime("us", "UTC")
@@ -38,6 +39,7 @@ def sessions(rows: Iterable[Row]) -> Spans:
     return found
 
 
+@examples(40)
 @given(st.lists(st.lists(ROW, min_size=1, max_size=8), max_size=10), st.data())
 def test_what_is_shown_is_the_sessions_of_all_rows_so_far(batches, data):
     bucket, seen, shown, watermark = Bucket(Sessions(COLUMNS, ("k0",))), [], {}, 0

@@ -8,12 +8,13 @@ from decimal import Decimal
 
 import numpy as np
 import polars as pl
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.pipelines.aggregates import Aggregate
 from headrace.pipelines.sliding import Sliding
+from tests.examples import examples
 from tests.state.bucket import Bucket
 from tests.state.streams import AT, deliveries, run, us
 
@@ -55,7 +56,7 @@ def expected(rows, size):
     return found
 
 
-@settings(max_examples=50)
+@examples(25)
 @given(ROWS, st.integers(0, 15), st.data())
 def test_every_event_has_the_aggregates_of_its_window(rows, size, data):
     numbered = [(n, *row) for n, row in enumerate(rows)]

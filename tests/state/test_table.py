@@ -12,6 +12,7 @@ from headrace.pipelines.state.cache import Cache
 from headrace.pipelines.state.chunks import DamagedChunk, decode, encode, to_merge
 from headrace.pipelines.state.keyed_state import KeyedState
 from headrace.pipelines.state.operator import ID
+from tests.examples import examples
 from tests.state.bucket import Bucket
 
 KIND = TableType({"key": pl.String(), "number": pl.Int64()}, ("key",))
@@ -36,6 +37,7 @@ def frame(rows):
     return pl.DataFrame(rows, schema=KIND.columns, orient="row")
 
 
+@examples(50)
 @given(st.lists(BATCH, max_size=60))
 def test_a_table_is_what_was_added_and_not_removed_whatever_is_merged_and_lost(batches):
     bucket, plain, worker = Bucket(Keep()), [], 0

@@ -6,10 +6,11 @@ import pickle
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.pipelines.joins.window_join import Side, WindowJoin
+from tests.examples import examples
 from tests.state.bucket import Bucket
 from tests.state.streams import AT, deliveries, run, us
 
@@ -44,6 +45,7 @@ def expected(left: list[tuple], right: list[tuple], low: int, high: int, how: st
     return sorted(found, key=str)
 
 
+@examples(40)
 @given(
     st.lists(ROW, max_size=14),
     st.lists(ROW, max_size=14),
@@ -63,7 +65,7 @@ def test_every_pair_within_the_interval_comes_out_once_and_the_rest_as_asked(lef
     assert bucket.rows("right").is_empty()
 
 
-@settings(max_examples=20)
+@examples(15)
 @given(ROWS, st.data())
 def test_a_stream_joins_itself(rows, data):
     numbered = [(key, n, at) for n, (key, at) in enumerate(rows)]

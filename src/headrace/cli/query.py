@@ -119,11 +119,17 @@ def rescale(
 
 def _command(name: str, action: str, server: str, client: list[str] | None) -> None:
     from headrace.feed.catalog import send_command
+    from headrace.feed.presence import GONE
 
     known = _queries(server, client)
     if name not in known:
         raise CommandFailed(f"there is no query {name!r}.", hint=f"there are: {', '.join(known) or 'none'}")
     one = known[name]
+    if one["state"] == GONE:
+        raise CommandFailed(
+            f"the run of app {one['app']!r} (process {one['pid']}) is gone: it was killed, or has crashed.",
+            hint="`headrace run FILE` starts it, and all its queries with it, where they were",
+        )
     if action == "stop" and one["state"] in _OVER:
         print_line(f"{name} is {one['state']} already")
         return
@@ -149,9 +155,10 @@ def _answer(name: str, before: dict[str, Any], action: str, ask: Callable[[], di
 
 def _queries(server: str, client: list[str] | None) -> dict[str, dict[str, Any]]:
     from headrace.feed.catalog import read_catalog
+    from headrace.feed.presence import now
 
     found = read_catalog(_feed_cluster(server, client), "query")
-    return {f"{one['app']}.{one['name']}": one for _, one in sorted(found.items())}
+    return {f"{one['app']}.{one['name']}": now(one) for _, one in sorted(found.items())}
 
 
 def _feed_cluster(server: str, client: list[str] | None) -> Any:

@@ -113,6 +113,7 @@ def _loaded(file: str, data: Path, master: str) -> App:
 
 
 def _run(loaded: App, settings: RunSettings, captures: CaptureRun | None) -> int:
+    from headrace.pipelines.class_archive import make_in_background
     from headrace.pipelines.runner import Runner
     from headrace.pipelines.settings import Until
 
@@ -127,6 +128,7 @@ def _run(loaded: App, settings: RunSettings, captures: CaptureRun | None) -> int
     except KeyboardInterrupt:
         _tell(f"app {loaded.name}: stopped before it ran")
         return 128 + signal.SIGINT
+    make_in_background()
     with stop_signals(runner.stop_asked.set):
         return runner.run()
 

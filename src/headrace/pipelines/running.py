@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.errors import HeadraceError, InvalidDeclaration, ServerAway
 from headrace.feed.catalog import iso_now
+from headrace.feed.presence import began, this_machine
 from headrace.pipelines.sink import Superseded
 
 if TYPE_CHECKING:
@@ -98,6 +99,8 @@ class Status:
     last_error: str | None = None
     restarts: int = 0
     pid: int = 0
+    began: int | None = None
+    machine: str = ""
 
 
 class RunningQuery:
@@ -107,7 +110,9 @@ class RunningQuery:
         self, job: Job, pid: int, told: Callable[[str], None], publish: Callable[[dict[str, Any]], None]
     ) -> None:
         self.job = job
-        self.status = Status(job.app, job.name, str(job.kind), since=iso_now(), pid=pid)
+        self.status = Status(
+            job.app, job.name, str(job.kind), since=iso_now(), pid=pid, began=began(pid), machine=this_machine()
+        )
         self.spark_query: StreamingQuery | None = None
         self._told = told
         self._publish = publish

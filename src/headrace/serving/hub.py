@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.clock import SystemClock
 from headrace.errors import HeadraceError, InvalidQuery, ServerAway, UnknownView
+from headrace.feed.presence import now
 from headrace.views.catalog import ViewName
 from headrace.views.materialiser import Materialiser, ViewState
 from headrace.views.reading import SqliteReader
@@ -76,10 +77,9 @@ class Hub:
 
     @property
     def queries(self) -> list[dict[str, Any]]:
-        """The state of all queries, as their runner last said."""
-        return (
-            [status for _, status in sorted(self._materialiser.catalog.queries.items())] if self._materialiser else []
-        )
+        """The state of all queries, as their runner last said; gone, if that is no more."""
+        known = self._materialiser.catalog.queries if self._materialiser else {}
+        return [now(status) for _, status in sorted(known.items())]
 
     def end_streams(self) -> None:
         """Let those who wait for news go, because the process is about to end."""

@@ -80,7 +80,7 @@ class _Crashed(Exception):
 @cache
 def shared_spark() -> SparkSession:
     """The Spark session of this process, started when first used."""
-    more = {"spark.sql.shuffle.partitions": "2", "spark.sql.streaming.pollingDelay": "10"}
+    more = {"spark.sql.shuffle.partitions": "2", "spark.sql.streaming.pollingDelay": "50"}
     folder = Path(mkdtemp(prefix="headrace-spark-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return start_spark("headrace-tests", folder, "local[2]", more)

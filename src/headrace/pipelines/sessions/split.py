@@ -1,16 +1,14 @@
 """A view's plan taken apart at its session aggregation: what is below runs as a stream through the operator, the
 aggregate and what is above it are done in each batch, over the rows of the sessions that changed.
-
-This is the only module that builds Spark's logical plans from parts of others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from headrace.pipelines.catalyst import each
+from headrace.pipelines.catalyst import Catalyst, each, is_a
 from headrace.pipelines.sessions.operator import BEFORE, END, START, Sessions
 from headrace.pipelines.source.shape import DELETED
 from headrace.pipelines.state.frames import Keyed, keyed, polars_schema
@@ -49,7 +47,7 @@ def split(spark: SparkSession, result: DataFrame) -> Split | None:
     """Take a result apart; None if it has no session window, or not as the one aggregation at its top."""
     plan: Any = result._jdf.queryExecution().analyzed()
     above: list[Any] = []
-    while not _is(plan, "Aggregate"):
+    while not is_a(plan, "Aggregate"):
         children = each(plan.children())
         if len(children) != 1:
             return None
@@ -69,7 +67,7 @@ def _split(spark: SparkSession, aggregate: Any, above: list[Any], window: Any) -
     used = {attribute.exprId().id() for attribute in each(aggregate.references().toSeq())}
     taken = [one for one in each(child.output()) if one.exprId().id() in used and not _same(window, one)]
     keys = [one for one in each(aggregate.groupingExpressions()) if not _same(window, one)]
-    catalyst = _Catalyst(spark)
+    catalyst = Catalyst(spark)
     columns = [catalyst.named(one, f"c{number}") for number, one in enumerate([window, *taken])]
     columns += [catalyst.named(one, f"k{number}") for number, one in enumerate(keys)]
     lower = catalyst.frame(catalyst.project(columns, child))
@@ -79,7 +77,7 @@ def _split(spark: SparkSession, aggregate: Any, above: list[Any], window: Any) -
         F.col("c0.start").alias(START), F.col("c0.end").alias(END), *(c for c in lower.columns if c != "c0")
     )
     by = tuple(f"k{number}" for number in range(len(keys) or 1))
-    operator = Sessions(dict(polars_schema(lower.schema)), by, any(_is(one, "Filter") for one in above))
+    operator = Sessions(dict(polars_schema(lower.schema)), by, any(is_a(one, "Filter") for one in above))
     output = StructType([*lower.schema.fields, StructField(BEFORE, BooleanType())])
     frame = keyed({"rows": Keyed(lower, by)}, operator, output)
     return Split(frame, _Upper(catalyst, aggregate, above, [window, *taken]))
@@ -89,7 +87,7 @@ def _split(spark: SparkSession, aggregate: Any, above: list[Any], window: Any) -
 class _Upper:
     """The aggregate and what is above it, over rows that stand for those below it."""
 
-    catalyst: _Catalyst
+    catalyst: Catalyst
     aggregate: Any
     above: list[Any]
     attributes: list[Any]
@@ -109,47 +107,10 @@ class _Upper:
         return self.catalyst.frame(plan)
 
 
-class _Catalyst:
-    """Parts of Spark's plans, made through its gateway."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark: Any = spark
-        self._jvm = cast(Any, spark._jvm)
-        self._expressions = self._jvm.org.apache.spark.sql.catalyst.expressions
-
-    def seq(self, found: list[Any]) -> Any:
-        return self._jvm.PythonUtils.toSeq(found)
-
-    def named(self, expression: Any, name: str) -> Any:
-        """An expression as a column of this name."""
-        return self._alias(expression, name, self._expressions.NamedExpression.newExprId(), self.seq([]), None)
-
-    def standing_for(self, column: Any, old: Any) -> Any:
-        """A column that is taken for another by all that refer to that."""
-        return self._alias(column, old.name(), old.exprId(), old.qualifier(), old.metadata())
-
-    def project(self, columns: list[Any], child: Any) -> Any:
-        return self._jvm.org.apache.spark.sql.catalyst.plans.logical.Project(self.seq(columns), child)
-
-    def frame(self, plan: Any) -> DataFrame:
-        from pyspark.sql import DataFrame
-
-        made = self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(self._spark._jsparkSession, plan)
-        return DataFrame(made, self._spark)
-
-    def _alias(self, child: Any, name: str, identity: Any, qualifier: Any, metadata: Any) -> Any:
-        explicit = self._jvm.scala.Option.apply(metadata)
-        return self._expressions.Alias(child, name, identity, qualifier, explicit, self.seq([]))
-
-
-def _is(node: Any, kind: str) -> bool:
-    return bool(node.getClass().getSimpleName() == kind)
-
-
 def _is_session(attribute: Any) -> bool:
     metadata = attribute.metadata()
     return bool(metadata.contains(_MARK) and metadata.getBoolean(_MARK))
 
 
 def _same(attribute: Any, other: Any) -> bool:
-    return _is(other, "AttributeReference") and attribute.exprId().id() == other.exprId().id()
+    return is_a(other, "AttributeReference") and attribute.exprId().id() == other.exprId().id()

@@ -4,6 +4,9 @@ Reports are records of the compacted topic ``headrace.times``. Key ``QUERY/TOPIC
 ``{"largest", "rows_in", "late", "dead"}``: a range that is read again reports the same under the same key. The planner
 folds the reports of a batch into the next position, and writes the sum under ``QUERY/TOPIC``, as
 ``{"offsets", "largest", "rows_in", "late", "dead"}``; what that covers is then deleted, all but the last batch's.
+
+Operators report rows that they could not process in the same way, as all those of a bucket so far: with
+``~operator-NUMBER`` for the topic, the bucket for the partition, and the number of buckets for the offset.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from headrace.pipelines.source.planning import Counts, Range
 from headrace.pipelines.source.reports import Report
 from headrace.pipelines.source.shape import Shape
 from headrace.pipelines.source.sorting import Bounds, sort_records
+from headrace.pipelines.worker import settle
 
 __all__ = ["BatchTask", "StreamTask", "aside_writer", "feed_of", "read_batch_task", "read_stream_task"]
 
@@ -79,6 +80,7 @@ def read_stream_task(task: StreamTask, options: SourceOptions, shape: Shape) -> 
     for read, report in reports:
         writer.report(options, read, report)
     writer.flush()
+    settle("source")
 
 
 def read_batch_task(task: BatchTask, options: SourceOptions, shape: Shape) -> Iterator[pa.RecordBatch]:

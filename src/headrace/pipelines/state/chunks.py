@@ -4,8 +4,8 @@ A chunk, little-endian::
 
     b"HRS1"  crc32 of all that follows (u32)  length of header (u32)  header  frames
 
-The header is JSON: for each table the lengths of two Arrow IPC streams, the added rows and the removed ids, and the
-next id to give.
+The header is JSON: for each table the lengths of two Arrow IPC streams (compressed), the added rows and the removed
+ids, and the next id to give.
 """
 
 from __future__ import annotations
@@ -96,5 +96,5 @@ def merged(chunks: Sequence[Mapping[str, Changes]], *, oldest: bool) -> dict[str
 
 def _ipc(frame: pl.DataFrame) -> bytes:
     written = io.BytesIO()
-    frame.write_ipc_stream(written)
+    frame.write_ipc_stream(written, compression="zstd")
     return written.getvalue()

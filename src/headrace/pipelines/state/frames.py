@@ -42,18 +42,19 @@ def keyed(
     from pyspark.sql.pandas.types import to_arrow_schema
 
     from headrace.pipelines.state.packing import BUCKET, PACKED, packer, unpacker
+    from headrace.pipelines.state.passes import passes
     from headrace.pipelines.state.processor import Address, KeyedProcessor
     from headrace.pipelines.state.seed import seeded
 
-    query, schemas, packed = current(), {}, []
-    for tag, one in inputs.items():
-        schemas[tag] = polars_schema(one.frame.schema)
-        packed.append(one.frame.withColumn(BUCKET, bucket_of(one.by, query.buckets)).mapInArrow(packer(tag), PACKED))
+    query = current()
+    schemas = {tag: polars_schema(one.frame.schema) for tag, one in inputs.items()}
+    placed = {tag: one.frame.withColumn(BUCKET, bucket_of(one.by, query.buckets)) for tag, one in inputs.items()}
+    packed = [one.frame.mapInArrow(packer(one.columns), PACKED) for one in passes(placed)]
     rows = packed[0]
     for other in packed[1:]:
         rows = rows.unionAll(other)
     timed = any(has_watermark(one.frame) for one in inputs.values())
-    address = Address(query.query, next_operator(), query.bootstrap, query.client)
+    address = Address(query.query, next_operator(), query.bootstrap, query.client, query.buckets)
     processor = KeyedProcessor(operator, schemas, _key_count(inputs, operator), address)
     seed = None if query.seed is None else seeded(rows.sparkSession, query.seed, address.operator)
     stepped = rows.groupBy("bucket").transformWithStateInPandas(

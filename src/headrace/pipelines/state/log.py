@@ -1,8 +1,8 @@
 """The log of chunks of one bucket, in Spark's state store.
 
 Two state variables: ``head``, a JSON text ``{"chunks": [[number, pieces, bytes, id], ...], "next": number,
-"wake": ms, "by": {table: [column, ...]}, "key": {table: [column, ...]}}`` with the chunks oldest first, and
-``chunks``, a map from (number, piece) to data. An id is random: it names what one attempt at one batch wrote, so a
+"wake": ms, "by": {table: [column, ...]}, "key": {table: [column, ...]}, "dead": rows}`` with the chunks oldest first,
+and ``chunks``, a map from (number, piece) to data. An id is random: it names what one attempt at one batch wrote, so a
 state that some other attempt made is never taken for it.
 """
 
@@ -62,6 +62,8 @@ class Head:
     """What the rows of each table are looked up by."""
     key: dict[str, list[str]] = field(default_factory=dict)
     """What decides the bucket of the rows of each table."""
+    dead: int = 0
+    """How many rows could not be processed so far."""
 
     @classmethod
     def read(cls, text: str | None) -> Head:
@@ -70,12 +72,12 @@ class Head:
             return cls()
         found = json.loads(text)
         chunks = [Entry(*entry) for entry in found["chunks"]]
-        return cls(chunks, found["next"], found["wake"], found["by"], found["key"])
+        return cls(chunks, found["next"], found["wake"], found["by"], found["key"], found.get("dead", 0))
 
     def text(self) -> str:
         """For the state variable."""
         said = {"chunks": self.chunks, "next": self.next, "wake": self.wake_ms, "by": self.by, "key": self.key}
-        return json.dumps(said, separators=(",", ":"))
+        return json.dumps({**said, "dead": self.dead}, separators=(",", ":"))
 
     @property
     def last(self) -> str:

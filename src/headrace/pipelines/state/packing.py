@@ -1,16 +1,19 @@
 """Rows of many keys as few blobs: what Spark shuffles for an operator, and what it gets back.
 
 A packed row is ``bucket int, tag string, task int, number int, rows binary``: the rows (an Arrow IPC stream) of one
-bucket that a task had of one input. Task and number are the order in which they were read.
+bucket that a task had of one input. Task and number are the order in which they were read. Blobs are compressed:
+between Python and Java, and through the shuffle, they are copied half a dozen times.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import polars as pl
 import pyarrow as pa
+
+from headrace.pipelines.worker import settle
 
 __all__ = ["BUCKET", "PACKED", "packer", "read_blob", "unpacker", "write_blob"]
 
@@ -30,8 +33,11 @@ _ROWS_AT_ONCE = 500_000
 Arrow = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def packer(tag: str) -> Arrow:
-    """Packs the rows of one input, which have their bucket in the column ``_bucket``."""
+def packer(inputs: Mapping[str, Mapping[str, str]]) -> Arrow:
+    """Packs the rows of inputs: for each, its columns among those that come, and their names.
+
+    One of them is named ``_bucket``; where that is null, the row is none of this input's.
+    """
 
     def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -39,20 +45,29 @@ def packer(tag: str) -> Arrow:
         context = TaskContext.get()
         task = context.partitionId() if context is not None else 0
         for number, table in enumerate(_gathered(batches)):
-            frame = pl.DataFrame(pl.from_arrow(table))
-            parts = frame.partition_by(BUCKET, include_key=False, as_dict=True, maintain_order=True)
-            yield pa.RecordBatch.from_pydict(
-                {
-                    "bucket": [bucket for (bucket,) in parts],
-                    "tag": [tag] * len(parts),
-                    "task": [task] * len(parts),
-                    "number": [number] * len(parts),
-                    "rows": [write_blob(rows) for rows in parts.values()],
-                },
-                schema=_ARROW,
-            )
+            every = pl.DataFrame(pl.from_arrow(table))
+            for tag, columns in inputs.items():
+                blobs = _by_bucket(every.select(pl.col(given).alias(name) for given, name in columns.items()))
+                yield pa.RecordBatch.from_pydict(
+                    {
+                        "bucket": list(blobs),
+                        "tag": [tag] * len(blobs),
+                        "task": [task] * len(blobs),
+                        "number": [number] * len(blobs),
+                        "rows": list(blobs.values()),
+                    },
+                    schema=_ARROW,
+                )
+        settle("packing")
 
     return pack
+
+
+def _by_bucket(rows: pl.DataFrame) -> dict[int, bytes]:
+    if rows[BUCKET].null_count():
+        rows = rows.filter(pl.col(BUCKET).is_not_null())
+    parts = rows.partition_by(BUCKET, include_key=False, as_dict=True, maintain_order=True)
+    return {bucket: write_blob(part) for (bucket,), part in parts.items()}
 
 
 def unpacker(output: pa.Schema) -> Arrow:
@@ -70,7 +85,7 @@ def unpacker(output: pa.Schema) -> Arrow:
 def write_blob(rows: pl.DataFrame) -> bytes:
     """Rows as bytes."""
     written = io.BytesIO()
-    rows.write_ipc_stream(written)
+    rows.write_ipc_stream(written, compression="zstd")
     return written.getvalue()
 
 

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
+from headrace.pipelines.source.planning import Counts, Range
+from headrace.pipelines.source.reports import TIMES, Report, report_key
 from headrace.pipelines.state.cache import worker_cache
 from headrace.pipelines.state.chunks import decode
 from headrace.pipelines.state.log import CHUNK_KEY, CHUNK_VALUE, HEAD, BucketLog, Head
 from headrace.pipelines.state.operator import Operator, Step
 from headrace.pipelines.state.packing import read_blob, write_blob
+from headrace.pipelines.worker import settle
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,6 +33,7 @@ class Address:
     operator: int
     bootstrap: str
     client: tuple[tuple[str, str], ...]
+    buckets: int
 
     def __str__(self) -> str:
         return f"the state of {self.query or 'a query'}, operator {self.operator}"
@@ -76,6 +80,7 @@ class KeyedProcessor(StatefulProcessor):
 
     def close(self) -> None:
         """Spark is done with a partition."""
+        settle("state")
 
     def _step(self, bucket: int, delta: Mapping[str, pl.DataFrame], times: Any, *, due: bool) -> Iterator[pd.DataFrame]:
         import pandas as pd
@@ -91,11 +96,13 @@ class KeyedProcessor(StatefulProcessor):
         self._describe(head)
         if changes:
             log.append(changes)
-        if self._wake(head, step, watermark_ms, due=due) or changes:
+        buried = step.dead is not None and len(step.dead) > 0
+        head.dead += len(step.dead) if step.dead is not None else 0
+        if self._wake(head, step, watermark_ms, due=due) or changes or buried:
             self._head.update((head.text(),))
         worker_cache.put(name, head.last, state)
-        if step.dead is not None and len(step.dead):
-            self._bury(step.dead)
+        if step.dead is not None and buried:
+            self._bury(step.dead, bucket, head.dead)
         if step.output is not None and len(step.output):
             yield pd.DataFrame({"rows": [write_blob(step.output)]})
 
@@ -116,8 +123,11 @@ class KeyedProcessor(StatefulProcessor):
         head.wake_ms = wanted
         return True
 
-    def _bury(self, rows: pl.DataFrame) -> None:
-        """Rows that the operator could not process, on the query's dead-letter topic; the same again is the same."""
+    def _bury(self, rows: pl.DataFrame, bucket: int, total: int) -> None:
+        """Rows that the operator could not process, on the query's dead-letter topic; the same again is the same.
+
+        How many there were so far in this bucket is reported as a source reports what it has read: see ``reports``.
+        """
         from headrace.pipelines.source.tasks import aside_writer
 
         writer = aside_writer(self._address.bootstrap, self._address.client)
@@ -135,4 +145,8 @@ class KeyedProcessor(StatefulProcessor):
                     ("headrace.query", self._address.query.encode()),
                 ],
             )
+        counted = Range(bucket, self._address.buckets, self._address.buckets + 1)
+        place = f"~operator-{self._address.operator}"
+        report = Report(Counts(0, 0, total), None)
+        writer.put(TIMES, report_key(self._address.query, place, counted), report.to_json())
         writer.flush()

@@ -82,7 +82,7 @@ function showViews(views) {
 
 function showQueries(queries) {
   $("queries-running").textContent = queries.filter((query) => query.state === "running").length;
-  $("queries-failed").textContent = queries.filter((query) => query.state === "failed").length;
+  $("queries-failed").textContent = queries.filter((query) => ["failed", "gone"].includes(query.state)).length;
   fill($("queries"), queries.map((query) => [
     cell(fullName(query)), cell(query.kind ?? ""), cell(word(query.state ?? "waiting")),
     cell(shown(query.rows_in ?? 0), "number"), cell(shown(query.late ?? 0), "number"),
