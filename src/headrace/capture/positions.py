@@ -39,10 +39,10 @@ def stored_offset(cluster: Cluster, connector: Connector) -> dict[str, Any] | No
     """The position that Connect has stored for a connector, read from its topic: no worker needs to run."""
     topic = f"headrace.connect.{connector.app}.offsets"
     try:
-        stored = read_table(cluster, topic)
+        cluster.partitions(topic)
     except UnknownTopic:
         return None
-    for key, value in stored.items():
+    for key, value in read_table(cluster, topic).items():
         name, _ = json.loads(key)
         if name == connector.name:
             found: dict[str, Any] = json.loads(value)
