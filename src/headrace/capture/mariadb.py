@@ -31,6 +31,7 @@ _GRANTS = {
     "RELOAD": ("RELOAD",),
     "SELECT": ("SELECT",),
 }
+_GONE = (2006, 2013, 1927)
 _DENIED, _UNKNOWN_DATABASE = (1044, 1142, 1143, 1227), 1049
 
 
@@ -51,8 +52,13 @@ def open_database(source: MariaDB) -> Iterator[Any]:
         raise _unreachable(source, error) from None
     try:
         yield connection
+    except pymysql.OperationalError as error:
+        if error.args and error.args[0] in _GONE:
+            raise _unreachable(source, error) from None
+        raise
     finally:
-        connection.close()
+        if connection.open:
+            connection.close()
 
 
 def look(source: MariaDB) -> TableLook:

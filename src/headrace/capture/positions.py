@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.capture.connectors import Connector
+from headrace.errors import UnknownTopic
 from headrace.feed.cluster import Cluster
 from headrace.feed.tail import TopicTail
 from headrace.feed.topics import read_table
@@ -37,7 +38,9 @@ class Positions:
 def stored_offset(cluster: Cluster, connector: Connector) -> dict[str, Any] | None:
     """The position that Connect has stored for a connector, read from its topic: no worker needs to run."""
     topic = f"headrace.connect.{connector.app}.offsets"
-    if topic not in cluster.admin.list_topics(timeout=10.0).topics:
+    try:
+        cluster.partitions(topic)
+    except UnknownTopic:
         return None
     for key, value in read_table(cluster, topic).items():
         name, _ = json.loads(key)

@@ -85,8 +85,11 @@ def open_database(source: Postgres) -> Iterator[Connection]:
         )
     except psycopg.OperationalError as error:
         raise _unreachable(source, error) from None
-    with connection:
-        yield connection
+    try:
+        with connection:
+            yield connection
+    except psycopg.OperationalError as error:  # it went away as it was asked
+        raise _unreachable(source, error) from None
 
 
 def look(source: Postgres) -> TableLook:

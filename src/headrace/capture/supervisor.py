@@ -153,7 +153,7 @@ class Supervisor:
                 self._start_worker()
                 pause_s = 1.0
                 self._watch()
-            except HeadraceError as error:
+            except Exception as error:  # whatever it is, captures go on
                 if self.stop_asked.is_set():
                     break
                 self._told(f"capture: {error}")
