@@ -68,7 +68,18 @@ def test_the_short_way_knows_every_option() -> None:
         assert read_options([flag, "text"]) is not None, f"{flag} is not known"
 
 
+def test_every_setting_in_the_environment_is_left_to_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    command: Any = typer.main.get_command(up.app)
+    names = [option.envvar for option in command.params if option.envvar]
+    assert "HEADRACE_DATA" in names
+    for name in (*names, "HEADRACE_DEBUG"):
+        with monkeypatch.context() as patched:
+            patched.setenv(name, "text")
+            assert read_options([]) is None, f"{name} is not known"
+
+
 def test_settings_in_the_environment_are_left_to_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_TOOLS", "elsewhere")  # of other commands
     assert read_options([]) is not None
     monkeypatch.setenv("HEADRACE_LISTEN", "127.0.0.1:0")
     assert read_options([]) is None

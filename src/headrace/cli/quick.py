@@ -16,6 +16,9 @@ from headrace.cli.start import DEFAULT_DATA, DEFAULT_HTTP, DEFAULT_LISTEN, start
 
 __all__ = ["UpOptions", "quick_up", "read_options"]
 
+_SETTINGS = {f"HEADRACE_{name}" for name in ("DATA", "LISTEN", "ADVERTISE", "HTTP", "METRICS", "OUTPUT", "DEBUG")}
+"""The variables of the environment that stand for an option."""
+
 
 @dataclass(slots=True)
 class UpOptions:
@@ -50,7 +53,7 @@ def quick_up(arguments: Sequence[str]) -> int | None:
 def read_options(arguments: Sequence[str]) -> UpOptions | None:
     """The options that follow ``up``, if they are plain."""
     options = UpOptions()
-    if len(arguments) % 2 or any(name.startswith("HEADRACE_") for name in os.environ):
+    if len(arguments) % 2 or not _SETTINGS.isdisjoint(os.environ):
         return None
     for flag, value in zip(arguments[::2], arguments[1::2], strict=True):
         match flag:
