@@ -165,7 +165,7 @@ def _refusal(connector: Connector, slot: Slot, offset: Mapping[str, Any] | None)
     if offset is None or "lsn" not in offset:
         return None
     lsn = int(offset["lsn"])
-    is_change = bool(offset.get("lsn_events_processed"))  # then something begins there, and the log must go on behind it
+    is_change = bool(offset.get("lsn_events_processed"))  # then it begins there, and the log must go on behind it
     if slot.current_lsn < lsn or (is_change and slot.current_lsn == lsn):
         return (
             f"the database's log ends at {_lsn(slot.current_lsn)}, before {_lsn(lsn)}, which was captured already: "
