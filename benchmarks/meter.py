@@ -15,8 +15,8 @@ def family(pid: int) -> list[int]:
     """A process and all its descendants."""
     found = [pid]
     for parent in found:
-        for task in Path(f"/proc/{parent}/task").glob("*/children"):
-            with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+        with suppress(FileNotFoundError, ProcessLookupError):  # it, or a thread of it, has ended meanwhile
+            for task in Path(f"/proc/{parent}/task").glob("*/children"):
                 found += map(int, task.read_text().split())
     return found
 
