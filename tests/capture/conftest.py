@@ -14,7 +14,7 @@ from tests.servers import Headrace
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
     if postgres_bin() is None:
-        pytest.skip("PostgreSQL is not installed: apt-get install postgresql, or make databases")
+        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
     server = Postgres()
     yield server
     server.close()

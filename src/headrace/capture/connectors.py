@@ -296,10 +296,6 @@ def _any_of(topics: Iterable[str]) -> str:
     return "|".join(re.escape(topic) for topic in topics)
 
 
-def _full_name(table: Captured) -> str:
-    return table.source.table_name
-
-
 def _database(table: Captured) -> str:
     assert isinstance(table.source, MariaDB)
     return table.source.table_name.rpartition(".")[0]

@@ -26,7 +26,7 @@ _COMPILER = (
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
 """Java compiles with all its effort what runs ten times as often as by default. What is done per row gets there at
-once; what Spark does per batch does not, and its compilation took a third of a processor for the first minute."""
+once; what Spark does per batch does not, and its compilation took a third of a processor for half a minute."""
 _LOG4J = """\
 status = off
 rootLogger.level = error
