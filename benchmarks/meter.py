@@ -30,12 +30,43 @@ def peak_mb(pid: int) -> float:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Of a process and its descendants, those that have ended and were waited for included."""
-    return sum(_ticks(pid, ended=True).values()) / TICK
+    """Of a process and of all the descendants that it has had since this was first asked.
+
+    What the kernel adds up of ended children will not do: nobody waits for Spark's Python processes, so theirs is
+    lost. The first question begins to look at the family twice a second; what an ended one used since the last look is
+    not counted."""
+    with _ASKING:
+        if pid not in _FAMILIES:
+            _FAMILIES[pid] = _Family(pid)
+        return _FAMILIES[pid].seconds()
 
 
 def open_files(pid: int) -> int:
     return sum(len(os.listdir(f"/proc/{one}/fd")) for one in family(pid))
+
+
+class _Family:
+    """A process and its descendants; remembers those that have ended."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._seen: dict[tuple[int, int], int] = {}
+        self._looking = threading.Lock()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def seconds(self) -> float:
+        with self._looking:
+            self._seen |= _ticks(self._pid)
+            return sum(self._seen.values()) / TICK
+
+    def _watch(self) -> None:
+        while Path(f"/proc/{self._pid}").exists():
+            self.seconds()
+            time.sleep(0.5)
+
+
+_FAMILIES: dict[int, _Family] = {}
+_ASKING = threading.Lock()
 
 
 class Others:
@@ -46,7 +77,7 @@ class Others:
     def __init__(self) -> None:
         self._ours = self._busy = 0
         self._began = 0.0
-        self._seen: dict[int, int] = {}
+        self._seen: dict[tuple[int, int], int] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -69,17 +100,17 @@ class Others:
     def _watch(self) -> None:
         while not self._over.wait(0.5):
             found = _ticks(os.getpid())
-            self._ours += sum(ticks - self._seen.get(pid, 0) for pid, ticks in found.items())
+            self._ours += sum(ticks - self._seen.get(one, 0) for one, ticks in found.items())
             self._seen = found
 
 
-def _ticks(pid: int, *, ended: bool = False) -> dict[int, int]:
-    """Processor time of a process and each of its descendants; and of ended children, if asked."""
+def _ticks(pid: int) -> dict[tuple[int, int], int]:
+    """Processor time of a process and each of its descendants, by their numbers and when they began."""
     found = {}
     for one in family(pid):
         with suppress(FileNotFoundError, ProcessLookupError):
             fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
-            found[one] = sum(map(int, fields[11 : 15 if ended else 13]))
+            found[one, int(fields[19])] = int(fields[11]) + int(fields[12])
     return found
 
 

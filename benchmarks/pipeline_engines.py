@@ -64,7 +64,7 @@ def plain_stream(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
 
 
 def headrace_stream(spark: SparkSession, bootstrap: str, data: str, topic: str) -> DataFrame:
-    options = SourceOptions(bootstrap, topic, "bench.decode", SCHEMA, data=data, max_records_per_trigger=BATCH)
+    options = SourceOptions(bootstrap, topic, "bench.decode", SCHEMA, data=data or None, max_records_per_trigger=BATCH)
     return read_stream(spark, options)
 
 

@@ -3,8 +3,9 @@
 Tests that start processes or take long are system tests: by their folder, their file, or a mark of their own. System
 tests run in lanes: the tests of one lane one after another in one process, so that they share its servers and its
 Spark; lanes beside each other. A folder is a lane, also one that nothing here knows of, except that all tests on Spark
-are in two: those on the Spark of the test's own process, and those whose apps run in processes of their own. Not more,
-because Spark gives up on a Python process that needs more than ten seconds to come up.
+are in three: those on the Spark of the test's own process, those of operators apart, and those whose apps run in
+processes of their own. Not more, because Spark gives up on a Python process that needs more than ten seconds to come
+up.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ SYSTEM = (
     "capture/test_mariadb",
     "contract/",
     "clients/",
+    "deploy/",
     "faults/",
+    "backup/test_running_node.py",
     "broker/test_fuzz_frames.py",
     "groups/test_restarts.py",
     "groups/test_corners.py",
@@ -35,12 +38,21 @@ OWN_DRIVERS = (
     "pipelines/test_kills.py",
     "pipelines/test_bad_days.py",
     "pipelines/test_run.py",
+    "pipelines/test_traces.py",
     "pipelines/test_on_kafka.py",
+    "pipelines/test_cluster.py",
+    "pipelines/test_pack.py",
+    "move/test_app_moves.py",
+    "cluster/test_app.py",
+    "cluster/test_laws.py",
+    "cluster/test_nodes.py",
     "cli/test_demo.py",
+    "site/test_tutorial.py",
 )
 SHARED_SPARK = ("AppUnderTest", "shared_spark", "SparkSession")
 """Tests in whose file one of these names stands run on the Spark of their own process."""
-LONGEST_FIRST = ("spark", "drivers", "contract", "clients", "cli", "faults", "serving")
+OPERATORS = ("nexmark/", "patterns/", "state/")
+LONGEST_FIRST = ("spark", "operators", "drivers", "contract", "clients", "cli", "faults", "serving")
 """Where a run begins, so that no long lane is left for its end."""
 
 # A busy machine is no failure: nothing here is timed. What CI sets by itself (the same examples every time) stays.
@@ -58,7 +70,9 @@ def lane_of(place: str) -> str:
     if place in OWN_DRIVERS:
         return "drivers"
     text = (HERE / place).read_text()
-    return "spark" if any(name in text for name in SHARED_SPARK) else place.partition("/")[0]
+    if not any(name in text for name in SHARED_SPARK):
+        return place.partition("/")[0]
+    return "operators" if place.startswith(OPERATORS) else "spark"
 
 
 def turn_of(lane: str) -> int:

@@ -6,6 +6,7 @@ started it (also when that is killed), so no test run leaves a server behind.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import ctypes
 import os
@@ -17,9 +18,12 @@ import socket
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Protocol
+
+from confluent_kafka.admin import AdminClient
 
 ROOT = Path(__file__).resolve().parent.parent
 KAFKA_LIBS = ROOT / ".tools" / "kafka" / "libs"
@@ -212,6 +216,39 @@ class Headrace:
         self.start()
 
 
+class ViewsNode(Headrace):
+    """`headrace up --log`: a node without a broker, which serves the views of a log elsewhere."""
+
+    def __init__(
+        self,
+        folder: Path,
+        bootstrap: str,
+        *,
+        options: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self._bootstrap = bootstrap
+        super().__init__(folder, options=options, env=env, http="127.0.0.1:0", port=1)
+
+    @property
+    def bootstrap(self) -> str:
+        return self._bootstrap
+
+    def _spawned(self) -> _Process:
+        command = [str(Path(sys.executable).with_name("headrace")), "up", "--data", str(self.data), "--http", self.http]
+        log = ["--log", f"kafka://{self._bootstrap}"]
+        return _Process([*command, *log, *self.options], self.folder / "output.log", self.env)
+
+    def start(self, patience: float = 60.0) -> None:
+        process = self._spawned()
+        deadline = time.monotonic() + patience
+        while _SERVES.search(process.printed().decode(errors="replace")) is None:
+            if process.dead(0.01) or time.monotonic() > deadline:
+                code = process.end(signal.SIGKILL, 1.0)
+                raise ServerFailed(f"headrace up ended with {code}:\n{process.printed().decode(errors='replace')}")
+        self._process = process
+
+
 class ApacheKafka:
     """One Apache Kafka broker and controller in a process of its own (KRaft)."""
 
@@ -305,13 +342,19 @@ class ApacheKafka:
         return _Process(command, self.folder / "output.log")
 
     def start(self, patience: float = 60.0) -> None:
-        process = self._spawned()
+        self.spawn()
+        self.wait(patience)
+
+    def wait(self, patience: float = 60.0) -> None:
+        """Until it takes connections."""
+        process = self._process
+        assert process is not None
         deadline = time.monotonic() + patience
         while not _accepts(self.port):
             if process.dead(0.05) or time.monotonic() > deadline:
+                self._process = None
                 code = process.end(signal.SIGKILL, 1.0)
                 raise ServerFailed(f"Apache Kafka ended with {code}:\n{process.printed().decode(errors='replace')}")
-        self._process = process
 
     def kill9(self) -> None:
         if self._process is not None:
@@ -322,6 +365,89 @@ class ApacheKafka:
         if self._process is not None:
             process, self._process = self._process, None
             process.end(signal.SIGTERM, 30.0)
+
+
+class _Member(ApacheKafka):
+    """One of several brokers, each of them a controller too."""
+
+    def __init__(
+        self, folder: Path, number: int, ports: Sequence[tuple[int, int]], settings: Mapping[str, str]
+    ) -> None:
+        self.number, self._all = number, tuple(ports)
+        super().__init__(folder, settings=settings, heap="256m", start=False)
+
+    def _settings(self, extra: Mapping[str, str]) -> dict[str, str]:
+        self.port, self._controller_port = self._all[self.number - 1]
+        alone = super()._settings({})
+        del alone["controller.quorum.bootstrap.servers"]
+        kept = {name: "3" for name in alone if name.endswith("replication.factor")}
+        voters = ",".join(f"{number}@127.0.0.1:{port}" for number, (_, port) in enumerate(self._all, 1))
+        return {
+            **alone,
+            **kept,
+            **{name: "2" for name in alone if name.endswith(".min.isr")},
+            "node.id": str(self.number),
+            "controller.quorum.voters": voters,
+            "broker.session.timeout.ms": "6000",
+            "broker.heartbeat.interval.ms": "1000",
+            "group.initial.rebalance.delay.ms": "0",
+            "num.network.threads": "2",
+            "num.io.threads": "4",
+            **extra,
+        }
+
+    def _format(self) -> None:
+        """As Kafka's storage tool does it, without three more starts of Java."""
+        data = self.folder / "data"
+        data.mkdir()
+        identity = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        said = {
+            "version": "1",
+            "cluster.id": "hTBHi0PvTBuZw0kWzDzWMA",
+            "node.id": self.number,
+            "directory.id": identity,
+        }
+        (data / "meta.properties").write_text("".join(f"{name}={value}\n" for name, value in said.items()))
+
+
+class KafkaCluster:
+    """Three Apache Kafka brokers in processes of their own; internal topics have three copies."""
+
+    name = "kafka"
+    data = None
+
+    def __init__(self, folder: Path, *, settings: Mapping[str, str] | None = None) -> None:
+        ports = [(free_port(), free_port()) for _ in range(3)]
+        self.brokers = [_Member(folder / f"broker{n}", n, ports, settings or {}) for n in (1, 2, 3)]
+        for broker in self.brokers:
+            broker.spawn()
+        for broker in self.brokers:
+            broker.wait()
+        self.wait_until_whole()
+
+    def wait_until_whole(self, patience: float = 60.0) -> None:
+        """Until all brokers are in, and have all that the others have."""
+        client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline:
+            found = client.list_topics(timeout=30)
+            partitions = [one for topic in found.topics.values() for one in topic.partitions.values()]
+            if len(found.brokers) == 3 and all(len(one.isrs) == len(one.replicas) for one in partitions):
+                return
+            time.sleep(0.1)
+        raise ServerFailed("the brokers do not come together")
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(broker.bootstrap for broker in self.brokers)
+
+    @property
+    def pid(self) -> int:
+        return self.brokers[0].pid
+
+    def stop(self) -> None:
+        for broker in self.brokers:
+            broker.kill9()
 
 
 def _accepts(port: int) -> bool:

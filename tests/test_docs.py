@@ -1,40 +1,19 @@
-"""README.md is run: its commands and its Python work on a real node, and print what it says they print."""
+"""README.md and guides are run: their commands and their Python work on a real node, and print what they say."""
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.documents import ROOT, Block, blocks, run
 from tests.servers import Headrace
 
 pytestmark = pytest.mark.system
-
-ROOT = Path(__file__).resolve().parent.parent
-SHOWN_ADDRESS = "127.0.0.1:9092"
-SHOWN_DATA = "headrace-data"
-
-
-@dataclass(frozen=True)
-class Block:
-    """A fenced block of the README, and what the block after it says it prints."""
-
-    language: str
-    text: str
-    prints: str | None
-
-
-def blocks() -> Iterator[Block]:
-    found = re.findall(r"^```(\w+)\n(.*?)^```$", (ROOT / "README.md").read_text(), flags=re.MULTILINE | re.DOTALL)
-    for (language, text), following in zip(found, [*found[1:], ("", "")], strict=True):
-        if language != "text":
-            yield Block(language, text, following[1] if following[0] == "text" else None)
 
 
 def is_make(block: Block) -> bool:
@@ -48,24 +27,9 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Headrace]:
     server.stop()
 
 
-def run(block: Block, node: Headrace) -> str:
-    text = block.text.replace(SHOWN_ADDRESS, node.bootstrap).replace(SHOWN_DATA, str(node.data))
-    command = (
-        [sys.executable, "-W", "error", "-c", text]
-        if block.language == "python"
-        else ["bash", "-euo", "pipefail", "-c", text]
-    )
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    env = {**os.environ, "PATH": path, "HEADRACE_SERVER": node.bootstrap}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=env, cwd=node.folder, check=False)
-    assert done.returncode == 0, f"{block.text}\n{done.stdout}\n{done.stderr}"
-    assert done.stderr == ""
-    return done.stdout
-
-
 def test_the_readme_works_from_top_to_bottom(node: Headrace) -> None:
     ran = 0
-    for block in blocks():
+    for block in blocks("README.md"):
         if is_make(block) or block.text in ("headrace up\n", "pip install .\n"):
             continue
         printed = run(block, node)
@@ -75,22 +39,53 @@ def test_the_readme_works_from_top_to_bottom(node: Headrace) -> None:
     assert ran >= 4
 
 
-def test_the_python_of_the_capture_document_declares_an_app(tmp_path: Path) -> None:
-    text = (ROOT / "docs" / "capture.md").read_text()
-    code = "\n".join(re.findall(r"^```python\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL))
+def python_of(*documents: str) -> str:
+    return "\n".join(block.text for name in documents for block in blocks(name) if block.language == "python")
+
+
+def declared(code: str, folder: Path) -> str:
+    """What is declared by code, run without Spark: names, and where captured tables come from."""
     code += "\nprint(*(one.name for one in app), *(one.source for one in app.captured))"
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False
-    )
+    command = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
     assert done.returncode == 0, done.stderr
-    assert "customers revenue products product_versions order_events paid" in done.stdout
-    assert "app:***@localhost" in done.stdout
-    assert "secret" not in done.stdout
+    return done.stdout
+
+
+def test_the_python_of_the_capture_document_declares_an_app(tmp_path: Path) -> None:
+    said = declared(python_of("docs/capture.md"), tmp_path)
+    assert "customers revenue products product_versions order_events paid" in said
+    assert "app:***@localhost" in said
+    assert "secret" not in said
+
+
+@pytest.mark.parametrize(
+    ("documents", "names"),
+    [
+        (["docs/index.md", "docs/ideas/windows.md"], "orders revenue takings lately visits busy"),
+        (["docs/guides/late-rows.md"], "orders revenue"),
+        (["docs/guides/patterns.md"], "payments card_testing carts left_behind two_countries"),
+        (["docs/guides/history.md"], "products prices"),
+    ],
+)
+def test_the_python_of_a_guide_declares_an_app(documents: list[str], names: str, tmp_path: Path) -> None:
+    assert declared(python_of(*documents), tmp_path) == names + "\n"
+
+
+def test_the_guide_to_queues_works_from_top_to_bottom(node: Headrace) -> None:
+    printed = []
+    for block in blocks("docs/guides/queues.md"):
+        said = run(block, node)
+        printed.append(said)
+        assert block.prints is None or said == block.prints
+    assert len(printed) == 3
+    assert "bad" in printed[-1]
+    assert "1 " in printed[-1].splitlines()[-1], "one letter is sent back"
 
 
 def test_every_make_target_that_documents_name_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
-    for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"):
+    for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/index.md"):
         text = (ROOT / name).read_text()
         named = set(re.findall(r"`make ([a-z-]+)", text)) | {
             b.split()[1] for b in re.findall(r"^make \S+", text, flags=re.MULTILINE)

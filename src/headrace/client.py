@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,21 +49,26 @@ class Change:
     skipped: int = 0
 
 
-def connect(url: str = DEFAULT_URL, *, timeout: float = 30.0) -> Client:
-    """A client of the node whose web address this is."""
-    return Client(url, timeout=timeout)
+def connect(url: str = DEFAULT_URL, *, timeout: float = 30.0, token: str | None = None) -> Client:
+    """A client of the node whose web address this is: ``hr.connect("http://127.0.0.1:8080").view("revenue").rows()``.
+
+    ``timeout`` is in seconds. No connection is kept: each question makes its own. ``token`` is what HEADRACE_TOKEN says
+    if it is not given.
+    """
+    return Client(url, timeout=timeout, token=token)
 
 
 class Client:
     """A node's views."""
 
-    def __init__(self, url: str, *, timeout: float = 30.0) -> None:
+    def __init__(self, url: str, *, timeout: float = 30.0, token: str | None = None) -> None:
         parts = urlsplit(url if "//" in url else f"http://{url}")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InvalidQuery(f"{url!r} is not the address of a node", hint=f"write it like {DEFAULT_URL}")
         self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
         self._parts = parts
         self._timeout = timeout
+        self._token = token or os.environ.get("HEADRACE_TOKEN") or os.environ.get("HEADRACE_READ_TOKEN")
 
     def view(self, name: str) -> View:
         """A view by its name, or ``app.name``."""
@@ -129,6 +135,8 @@ class Client:
         try:
             # The response then owns the socket, and closes it when it was read.
             asked = {**(headers or {}), "Connection": "close"}
+            if self._token:
+                asked["Authorization"] = f"Bearer {self._token}"
             connection.request(method, self._parts.path.rstrip("/") + path, body, asked)
             answer = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
@@ -146,8 +154,12 @@ class Client:
 
 @dataclass(frozen=True)
 class View:
-    """A view of a node. Reading it gives all of its rows, or those asked for: ``where=["region=EU"]``,
-    ``order="-revenue"``."""
+    """A view of a node. Reading it gives all of its rows, or those asked for.
+
+    ``where=["region=EU", "revenue>=100"]`` are conditions that all hold, ``order="-revenue,region"`` what to order by
+    (a minus is descending), ``select="region,revenue"`` the columns wanted, ``limit`` how many rows at most. With
+    ``wait_for`` it waits until the view has that version.
+    """
 
     client: Client
     name: str
@@ -208,7 +220,11 @@ class View:
     def changes(
         self, since: str | None = None, *, until: str | None = None, reconnect: bool = True
     ) -> Iterator[Change]:
-        """Changes as they happen, since a version (``start``: all that the log still has; None: from now on)."""
+        """Changes as they happen, since a version (``start``: all that the log still has; None: from now on).
+
+        It ends at the version ``until``, or never. A lost connection is made again, and changes go on where they were;
+        with ``reconnect=False`` it is an error.
+        """
         headers: dict[str, str] = {}
         while True:
             asked = [(name, text) for name, text in (("from", since), ("until", until)) if text is not None]

@@ -13,6 +13,7 @@
     │   └── UnknownTopic · UnknownTopicId · UnknownView
     ├── AlreadyExists
     │   └── TopicExists
+    ├── NotNow                       the state of what is asked for is another one
     ├── ServerAway                   a broker that was asked does not answer (yet)
     ├── TooManyPartialMatches        a pattern holds more of one key than its limit
     └── StorageError                 the disk, not the caller
@@ -20,7 +21,10 @@
         ├── PartitionFailed          an fsync failed: this partition takes no more writes
         ├── CorruptRange             bytes on disk that fail their checksum; never cut away
         ├── FolderInUse              another process owns the data folder
-        └── FolderTooNew             written by a later version
+        ├── FolderTooNew             written by a later version
+        ├── StoreAway                a store of views that does not answer, or refuses us
+        ├── ViewNotKept              one view that its store cannot take; others can be
+        └── Fenced                   another process has taken over what this one kept
 
 Every error has a sentence, and may have a detail and a hint; ``kafka_code`` is what a Kafka client is told.
 """
@@ -33,6 +37,7 @@ __all__ = [
     "AlreadyExists",
     "CorruptMessage",
     "CorruptRange",
+    "Fenced",
     "FolderInUse",
     "FolderTooNew",
     "HeadraceError",
@@ -48,6 +53,7 @@ __all__ = [
     "InvalidTopicName",
     "InvalidTransactionState",
     "NotFound",
+    "NotNow",
     "OffsetOutOfRange",
     "OutOfOrderSequence",
     "PartitionFailed",
@@ -55,11 +61,13 @@ __all__ = [
     "ServerAway",
     "StorageError",
     "StorageFull",
+    "StoreAway",
     "TooManyPartialMatches",
     "TopicExists",
     "UnknownTopic",
     "UnknownTopicId",
     "UnknownView",
+    "ViewNotKept",
 ]
 
 
@@ -201,6 +209,10 @@ class TopicExists(AlreadyExists):
     kafka_code = 36
 
 
+class NotNow(HeadraceError):
+    """What is asked for cannot be done as things are: a group that has members, a query whose run is gone."""
+
+
 class ServerAway(HeadraceError):
     """A broker that was asked does not answer; it may be back later."""
 
@@ -238,3 +250,15 @@ class FolderInUse(StorageError):
 
 class FolderTooNew(StorageError):
     """The data folder was written by a later version of Headrace."""
+
+
+class StoreAway(StorageError):
+    """A store of views that does not answer or refuses us now; it is tried again."""
+
+
+class ViewNotKept(StorageError):
+    """A view that its store cannot take as it is; the other views of the store can be kept."""
+
+
+class Fenced(StorageError):
+    """Another process has taken over what this one kept: nothing was written."""

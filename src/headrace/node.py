@@ -4,7 +4,8 @@ The only file that knows all parts. SIGTERM, SIGINT and SIGHUP stop the node (un
 had them ignored, as nohup does): what was acknowledged is on disk before it exits.
 
 The broker runs in this process, and nothing else does. Views are served by a child process (``headrace.serving``)
-that starts beside it: it gets our listening socket, dies with us, and is started again when it dies.
+that starts beside it: it gets our listening socket, dies with us, and is started again when it dies. A node of a log
+that is elsewhere (``ElsewhereLog``) has no broker: it serves that log's views, and holds its data folder for them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import ctypes
 import errno
 import gc
 import importlib.util
+import ipaddress
 import json
 import logging
 import os
@@ -23,17 +25,28 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import uvloop
 
+from headrace import logs
 from headrace.broker.broker import Broker
 from headrace.errors import InvalidConfig
+from headrace.log.files import DiskFiles
 from headrace.settings import BrokerSettings
 
-__all__ = ["Listening", "WebAddress", "WebAddressFailed", "run_node"]
+__all__ = [
+    "ElsewhereLog",
+    "Listening",
+    "Tokens",
+    "WebAddress",
+    "WebAddressFailed",
+    "ensure_guarded",
+    "run_node",
+    "serve_views",
+]
 
 _logger = logging.getLogger(__name__)
 
@@ -53,8 +66,24 @@ class WebAddress:
     may_move: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """What must be shown to the web server: ``token`` to change things, ``read_token`` to look. None: nothing."""
+
+    token: str | None = field(default=None, repr=False)
+    read_token: str | None = field(default=None, repr=False)
+
+
 class WebAddressFailed(InvalidConfig):
     """The address for views cannot be listened on."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElsewhereLog:
+    """A log that another node has, or an Apache Kafka cluster. ``client``: settings of Kafka clients for it."""
+
+    bootstrap: str
+    client: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,26 +97,74 @@ class Listening:
     """Where Prometheus asks."""
 
 
-def run_node(settings: BrokerSettings, listening: Callable[[Listening], None], web: WebAddress | None = None) -> None:
+def run_node(
+    settings: BrokerSettings,
+    listening: Callable[[Listening], None],
+    web: WebAddress | None = None,
+    views: str | None = None,
+    tokens: Tokens = Tokens(),
+) -> None:
     """Run a node; returns after it has stopped. ``listening`` is called once clients can connect. ``web`` is where
-    views are served; None: nowhere."""
-    _log_to_stderr()
+    views are served; None: nowhere. ``views`` is the address of the database that keeps them; None: files.
+    A web address that other machines reach is refused without a token."""
+    ensure_guarded(web, tokens)
+    logs.to_stderr()
     _raise_file_limit()
     _keep_freed_memory()
     with contextlib.ExitStack() as stack:
         server = None
         if web is not None and _serving_is_installed():
             server = stack.enter_context(_listen(web))
-        uvloop.run(_run(settings, listening, server))
+        served = _Views(server, settings.data, views, tokens) if server is not None else None
+        uvloop.run(_run(settings, listening, served))
 
 
-async def _run(settings: BrokerSettings, listening: Callable[[Listening], None], server: socket.socket | None) -> None:
+def serve_views(
+    log: ElsewhereLog,
+    data: Path,
+    serving: Callable[[str], None],
+    web: WebAddress,
+    views: str | None = None,
+    tokens: Tokens = Tokens(),
+) -> None:
+    """Run a node that serves the views of a log elsewhere; returns after it has stopped. ``serving`` is called with its
+    web address, which is refused without a token if other machines reach it. ``data`` is where it keeps files; two
+    nodes cannot have the same."""
+    ensure_guarded(web, tokens)
+    logs.to_stderr()
+    data.mkdir(parents=True, exist_ok=True)
+    lock = DiskFiles().lock(data / "lock")
+    try:
+        with _listen(web) as server:
+            asyncio.run(_serve(_Views(server, data, views, tokens), log, serving))
+    finally:
+        lock.release()
+
+
+async def _serve(views: _Views, log: ElsewhereLog, serving: Callable[[str], None]) -> None:
+    told_to_stop = _stop_asked()
+    try:
+        await views.start()
+        views.serve(log.bootstrap, client=log.client, files=False)
+        serving(views.url)
+        await told_to_stop.wait()
+        _logger.info("stopping")
+    finally:
+        await views.stop()
+
+
+def _stop_asked() -> asyncio.Event:
+    """Set by a signal that stops the node."""
     loop = asyncio.get_running_loop()
     told_to_stop = asyncio.Event()
     for number in _STOP_SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             loop.add_signal_handler(number, told_to_stop.set)
-    views = _Views(server, settings.data) if server is not None else None
+    return told_to_stop
+
+
+async def _run(settings: BrokerSettings, listening: Callable[[Listening], None], views: _Views | None) -> None:
+    told_to_stop = _stop_asked()
     try:
         if views is not None:
             await views.start()
@@ -95,8 +172,9 @@ async def _run(settings: BrokerSettings, listening: Callable[[Listening], None],
             # All that is alive now stays alive: the garbage collector need not look at it again.
             gc.freeze()
             if views is not None:
+                views.metrics = broker.metrics_address or await broker.serve_metrics("127.0.0.1", 0)
                 views.serve(_reachable(settings.host, broker.port))
-            address = _url(server) if server is not None else None
+            address = views.url if views is not None else None
             listening(Listening(settings.host, broker.port, address, broker.metrics_address))
             await told_to_stop.wait()
             _logger.info("stopping")
@@ -111,11 +189,21 @@ class _Views:
     """The child process that serves views: started, told what to serve once the broker is up, started again if it
     dies."""
 
-    def __init__(self, server: socket.socket, data: Path) -> None:
+    def __init__(self, server: socket.socket, data: Path, kept_in: str | None, tokens: Tokens) -> None:
         self._server = server
         self._data = data
+        self._kept_in = kept_in
+        self._tokens = tokens
+        self.metrics: str | None = None
+        """Where the broker tells its metrics."""
+        self._told = b""
         self._process: asyncio.subprocess.Process | None = None
         self._watch: asyncio.Task[None] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where they are served."""
+        return _url(self._server)
 
     async def start(self) -> None:
         """Start it: it imports what it needs while the broker starts."""
@@ -129,10 +217,15 @@ class _Views:
             start_new_session=True,
         )
 
-    def serve(self, bootstrap: str) -> None:
-        """Tell it what to serve, and watch it."""
-        self._tell(bootstrap)
-        self._watch = asyncio.create_task(self._watched(bootstrap))
+    def serve(self, bootstrap: str, *, client: Mapping[str, str] | None = None, files: bool = True) -> None:
+        """Tell it what to serve, and watch it. ``files``: the log's files are in our data folder."""
+        host = self._server.getsockname()[0]
+        told = {"bootstrap": bootstrap, "client": dict(client or {}), "data": str(self._data), "files": files}
+        told |= {"host": host, "socket": self._server.fileno(), "metrics": self.metrics, "views": self._kept_in}
+        told |= {"token": self._tokens.token, "read_token": self._tokens.read_token}
+        self._told = json.dumps(told).encode() + b"\n"
+        self._tell()
+        self._watch = asyncio.create_task(self._watched())
 
     async def stop(self) -> None:
         """Stop it, gently at first."""
@@ -150,14 +243,11 @@ class _Views:
             process.kill()
             await process.wait()
 
-    def _tell(self, bootstrap: str) -> None:
-        if self._process is None or self._process.stdin is None:
-            return
-        host = self._server.getsockname()[0]
-        told = {"bootstrap": bootstrap, "data": str(self._data), "host": host, "socket": self._server.fileno()}
-        self._process.stdin.write(json.dumps(told).encode() + b"\n")
+    def _tell(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.write(self._told)
 
-    async def _watched(self, bootstrap: str) -> None:
+    async def _watched(self) -> None:
         pause = _RESTART_AFTER_S
         while self._process is not None:
             started = time.monotonic()
@@ -167,7 +257,26 @@ class _Views:
             _logger.warning("the process that serves views %s; it is started again in %.1f s", how, pause)
             await asyncio.sleep(pause)
             await self.start()
-            self._tell(bootstrap)
+            self._tell()
+
+
+def ensure_guarded(web: WebAddress | None, tokens: Tokens) -> None:
+    """Raise if others could reach the web server and nothing would be asked of them."""
+    if web is None or tokens.token or tokens.read_token or _is_loopback(web.host):
+        return
+    raise WebAddressFailed(
+        f"{web.host}:{web.port} can be reached from other machines, and no token is set.",
+        hint="set HEADRACE_TOKEN to a secret of your choice (openssl rand -hex 32 makes one), or serve on 127.0.0.1",
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _serving_is_installed() -> bool:
@@ -221,8 +330,3 @@ def _keep_freed_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_M_MMAP_THRESHOLD, 32 << 20)
         mallopt(_M_TRIM_THRESHOLD, 64 << 20)
-
-
-def _log_to_stderr() -> None:
-    form = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s"
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=form, datefmt="%Y-%m-%dT%H:%M:%S")

@@ -124,7 +124,7 @@ def test_fetch_responses_are_written_as_kio_does(version: int) -> None:
             )
             for _ in range(rng.randrange(0, 3))
         ]
-        buffers = fetch.encode_response(version, 7, 11, 13, topics)
+        buffers = fetch.encode_response(version, 7, 11, 13, topics, 5)
         ours = b"".join(buffers)
         decoded = wire.decode_response(1, version, ours[9 if version >= 12 else 8 :])
         assert wire.encode_response(1, version, 7, decoded) == ours

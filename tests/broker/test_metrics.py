@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from headrace.broker.exposition import Family, lines
 from headrace.errors import InvalidConfig
+from headrace.exposition import Family, Histogram, lines
 from headrace.settings import BrokerSettings
 from headrace.testing.broker import EmbeddedBroker
 from headrace.testing.clock import ManualClock
@@ -68,10 +68,21 @@ def test_any_text_comes_through_as_a_label(values: list[tuple[str, str]], value:
     assert all(sample.value == float(value) for sample in read.samples)
 
 
-def test_a_summary_is_its_count_and_sum() -> None:
-    family = Family("f_seconds", "summary", "Help.", (), [((), 3), ((), 0.25)])
+def test_a_histogram_counts_each_value_in_all_buckets_that_it_fits() -> None:
+    one = Histogram((0.5, 1.0))
+    for value in (0.25, 0.5, 0.75, 4.0):
+        one.observe(value)
+    again = Histogram.from_json(one.to_json())
+    family = Family("f", "histogram", "Help.", ("a",), [(("x",), again)])
     (read,) = text_string_to_metric_families("".join(lines(family)))
-    assert {sample.name: sample.value for sample in read.samples} == {"f_seconds_count": 3, "f_seconds_sum": 0.25}
+    assert {(sample.name, sample.labels.get("le")): sample.value for sample in read.samples} == {
+        ("f_bucket", "0.5"): 2,
+        ("f_bucket", "1.0"): 3,
+        ("f_bucket", "+Inf"): 4,
+        ("f_sum", None): 5.5,
+        ("f_count", None): 4,
+    }
+    assert all(sample.labels["a"] == "x" for sample in read.samples)
 
 
 def test_partitions_and_traffic_are_told(broker: EmbeddedBroker, client: RawClient) -> None:
@@ -91,9 +102,9 @@ def test_partitions_and_traffic_are_told(broker: EmbeddedBroker, client: RawClie
     assert found["headrace_requests_total", "fetch"] == 1
     assert found["headrace_requests_total", "heartbeat"] == 0
     assert found["headrace_connections",] == found["headrace_connections_total",] == 1
-    assert found["headrace_synced_files_total",] >= 1
-    assert found["headrace_sync_seconds_count",] >= 1
-    assert found["headrace_sync_seconds_sum",] > 0
+    for name in ("headrace_fsync_seconds", "headrace_group_commit_seconds"):
+        assert found[f"{name}_bucket", "+Inf"] == found[f"{name}_count",] >= 1
+        assert found[f"{name}_sum",] > 0
 
 
 def test_lag_is_told_in_records_and_in_seconds(broker: EmbeddedBroker, client: RawClient, clock: ManualClock) -> None:

@@ -1,4 +1,4 @@
-"""Real database servers for tests: PostgreSQL and MariaDB in temporary folders on free ports.
+"""Real database servers for tests: PostgreSQL, MariaDB and MySQL in temporary folders on free ports.
 
 PostgreSQL refuses to run as root, so as root its processes are those of the user ``nobody``.
 """
@@ -23,11 +23,11 @@ from pymysql.constants import CLIENT
 
 from tests.servers import ROOT, ServerFailed, die_with_parent, free_port
 
-__all__ = ["MariaDB", "Postgres", "mariadb_bin", "postgres_bin"]
+__all__ = ["MariaDB", "MySQL", "Postgres", "mariadb_bin", "mysql_bin", "postgres_bin"]
 
 
 def postgres_bin() -> Path | None:
-    """Where PostgreSQL's programs are: on the machine, or fetched by scripts/fetch-databases."""
+    """Where PostgreSQL's programs are: on the machine, or fetched by scripts/optional-tools."""
     folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name), reverse=True)
     for folder in [*folders, ROOT / ".tools" / "postgres" / "bin"]:
         if (folder / "initdb").exists():
@@ -155,19 +155,29 @@ class Postgres:
 
 
 def mariadb_bin() -> Path | None:
-    """Where MariaDB's server is."""
+    """Where MariaDB's server is; None also where what sets up its data folder is not there."""
+    if shutil.which("my_print_defaults") is None:
+        return None
     found = shutil.which("mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
     return Path(found) if found else None
+
+
+def mysql_bin() -> Path | None:
+    """Where MySQL's server is: fetched by scripts/optional-tools (Debian has none)."""
+    found = ROOT / ".tools" / "mysql" / "bin" / "mysqld"
+    return found if found.exists() else None
 
 
 class MariaDB:
     """A MariaDB server on a folder, with a binary log of rows."""
 
+    _as = staticmethod(_as_nobody)
+
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
-        self._bin = mariadb_bin()
+        self._bin = self._program()
         self._child: subprocess.Popen[bytes] | None = None
         if self._bin is None:
-            raise ServerFailed("MariaDB is not installed")
+            raise ServerFailed(f"{type(self).__name__} is not installed")
         self._holder = tempfile.TemporaryDirectory(prefix="headrace-mariadb-")
         self.folder = Path(self._holder.name)
         self.port = free_port()
@@ -178,10 +188,8 @@ class MariaDB:
         if os.getuid() == 0:
             os.chown(self.folder, pwd.getpwnam("nobody").pw_uid, -1)
         done = subprocess.run(
-            ["mariadb-install-db", "--no-defaults", f"--datadir={self.data}", "--skip-test-db",
-             "--auth-root-authentication-method=normal"],
-            capture_output=True, text=True, check=False, preexec_fn=_as_nobody, cwd=self.folder,
-        )  # fmt: skip
+            self._installation(), capture_output=True, text=True, check=False, preexec_fn=self._as, cwd=self.folder
+        )
         if done.returncode:
             raise ServerFailed(done.stdout + done.stderr)
         self.start()
@@ -190,9 +198,19 @@ class MariaDB:
     def data(self) -> Path:
         return self.folder / "data"
 
+    def _program(self) -> Path | None:
+        return mariadb_bin()
+
+    def _installation(self) -> list[str]:
+        """What makes the data folder."""
+        return [
+            "mariadb-install-db", "--no-defaults", f"--datadir={self.data}", "--skip-test-db",
+            "--auth-root-authentication-method=normal",
+        ]  # fmt: skip
+
     def dsn(self, database: str, user: str = "root", password: str = "") -> str:
         who = f"{user}:{password}" if password else user
-        return f"mariadb://{who}@127.0.0.1:{self.port}/{database}"
+        return f"{type(self).__name__.lower()}://{who}@127.0.0.1:{self.port}/{database}"
 
     def start(self) -> None:
         command = [
@@ -203,7 +221,7 @@ class MariaDB:
         ]  # fmt: skip
         with (self.folder / "mariadb.log").open("ab") as log:
             self._child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=_as_nobody, start_new_session=True
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=self._as, start_new_session=True
             )
         deadline = time.monotonic() + 90
         while True:
@@ -245,3 +263,23 @@ class MariaDB:
         """Stop, and remove everything."""
         self.stop()
         self._holder.cleanup()
+
+
+class MySQL(MariaDB):
+    """A MySQL server, the same. As root it runs as root: others may not be let into the folder of its program."""
+
+    _as = staticmethod(die_with_parent)
+
+    def __init__(self) -> None:
+        super().__init__({"mysqlx": "OFF", **self._user})
+
+    @property
+    def _user(self) -> dict[str, str]:
+        return {"user": "root"} if os.getuid() == 0 else {}
+
+    def _program(self) -> Path | None:
+        return mysql_bin()
+
+    def _installation(self) -> list[str]:
+        options = [f"--{name}={value}" for name, value in self._user.items()]
+        return [str(self._bin), "--no-defaults", "--initialize-insecure", f"--datadir={self.data}", *options]

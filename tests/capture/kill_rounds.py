@@ -11,11 +11,13 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import shutil
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +26,15 @@ import psycopg
 from headrace.capture.declarations import Captured
 from headrace.capture.declarations import Postgres as Source
 from tests.capture.databases import Postgres
+from tests.capture.diagnosis import diagnosis
 from tests.capture.running import Running
 from tests.capture.topics import Change, Reader
 from tests.servers import Headrace
 
 __all__ = ["Rounds", "broken_sequences"]
 
-KEYS = 400
+KEYS, COPIES = 400, 6
+PATIENCE_S = 300.0
 KINDS = ("streaming", "streaming", "copy", "snapshot")
 
 
@@ -92,25 +96,25 @@ class Writer:
         choose, key = self._random.random(), self._random.randrange(KEYS)
         if choose < 0.35:
             connection.execute("insert into t values (%s, 1, 'x') on conflict do nothing", [key])
-        elif choose < 0.75:
+        elif choose < 0.78:
             connection.execute(
                 "update t set v = v + 1, pad = %s where id = %s", ["p" * self._random.randrange(200), key]
             )
-        elif choose < 0.9:
-            connection.execute("delete from t where id = %s", [key])
         elif choose < 0.93:
+            connection.execute("delete from t where id = %s", [key])
+        elif choose < 0.96:
             other = KEYS + self._random.randrange(KEYS)
             with connection.transaction():
                 connection.execute("delete from t where id = %s", [other])
                 connection.execute("update t set id = %s, v = 1 where id = %s", [other, key])
-        elif choose < 0.96:
+        elif choose < 0.99:
             with connection.transaction(force_rollback=True):
                 connection.execute("update t set v = v + 1")
         else:
             self._copy(connection)
 
     def _copy(self, connection: psycopg.Connection[Any]) -> None:
-        start = 10_000 + self._random.randrange(50) * 5000
+        start = 10_000 + self._random.randrange(COPIES) * 5000
         self.copying.set()
         with connection.transaction():
             connection.execute("delete from t where id between %s and %s", [start, start + 4999])
@@ -146,9 +150,9 @@ class Rounds:
     def kill(self, kinds: Sequence[str] = KINDS) -> str:
         """One kill at a random point of one kind; returns which."""
         kind = self.random.choice(kinds)
+        self.running.until(lambda: self.running.state(self._topic("t")) in ("streaming", "snapshot"))
         writer = Writer(self.dsn, self.random.randrange(1 << 30))
         try:
-            self.running.until(lambda: self.running.state(self._topic("t")) in ("streaming", "snapshot"))
             if kind == "snapshot":
                 self.running.run.ask(self._topic("t"), "snapshot")
             if kind == "copy":
@@ -167,11 +171,21 @@ class Rounds:
             json.dumps({"id": key}): {"id": key, "v": version, "pad": pad}
             for key, version, pad in self.postgres.execute("select id, v, pad from t", self.name)
         }
-        self.reader.until(lambda: self.reader.table() == rows, 300)
-        broken = broken_sequences(self.reader.changes)
-        assert not broken, f"seed {self.seed}: {len(broken)} keys are out of order, the first: {broken[:5]}"
+        with self._explained(self.running, self.reader, rows):
+            self.reader.until(lambda: self.reader.table() == rows, PATIENCE_S)
+            broken = broken_sequences(self.reader.changes)
+            assert not broken, f"{len(broken)} keys are out of order, the first: {broken[:5]}"
 
-    def kill_in_the_initial_snapshot(self) -> int:
+    @contextmanager
+    def _explained(self, running: Running, reader: Reader, rows: Mapping[str, Any] | None = None) -> Iterator[None]:
+        """What fails inside is told with the state of everything."""
+        try:
+            yield
+        except AssertionError as failed:
+            found = diagnosis(running, self.postgres, reader, rows)
+            raise AssertionError(f"seed {self.seed}: {failed}\n{found}") from None
+
+    def kill_in_the_initial_snapshot(self, kills: int = 1) -> int:
         """A table of its own: killed while its rows are read, with rows deleted before it is read again."""
         table = f"s{self.random.randrange(1 << 30)}"
         self.postgres.execute(
@@ -181,45 +195,62 @@ class Rounds:
         )
         running = self._start(table)
         reader = Reader(self.log.bootstrap, self._topic(table))
-        wanted = self.random.randrange(1, 30_000)
-        reader.until(lambda: len(reader.changes) > wanted)
-        running.kill_worker()
-        low = self.random.randrange(1, 20_000)
-        self.postgres.execute(f"delete from {table} where id between {low} and {low + 500}", self.name)
-        self.postgres.execute(f"update {table} set v = 2 where id % 100 = 0", self.name)
-        rows = {json.dumps({"id": key}): v for key, v in self.postgres.execute(f"select id, v from {table}", self.name)}
+        killed = None
         try:
-            reader.until(lambda: {key: row["v"] for key, row in reader.table().items()} == rows, 300)
+            for _ in range(kills):
+                with self._explained(running, reader):
+                    self._until_rows_are_read(running, reader, table, killed)
+                killed = running.worker_pid
+                running.kill_worker()
+                low = self.random.randrange(1, 20_000)
+                self.postgres.execute(f"delete from {table} where id between {low} and {low + 500}", self.name)
+                self.postgres.execute(f"update {table} set v = v + 1 where id % 100 = 0", self.name)
+            found = self.postgres.execute(f"select id, v from {table}", self.name)
+            rows = {json.dumps({"id": key}): version for key, version in found}
+            with self._explained(running, reader, rows):
+                reader.until(lambda: {key: row["v"] for key, row in reader.table().items()} == rows, PATIENCE_S)
         finally:
             running.stop()
             reader.close()
         return sum(change.op == "r" for change in reader.changes)
+
+    def _until_rows_are_read(self, running: Running, reader: Reader, table: str, killed: int | None) -> None:
+        """Some more rows; or the snapshot was complete before the last kill, and changes are streamed again."""
+        wanted = len(reader.changes) + self.random.randrange(1, 30_000)
+
+        def is_streaming() -> bool:
+            return running.worker_pid != killed and running.state(self._topic(table)) == "streaming"
+
+        reader.until(lambda: len(reader.changes) > wanted or (killed is not None and is_streaming()), PATIENCE_S)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--keep", action="store_true", help="keep the folder of logs even if nothing fails")
     chosen = parser.parse_args()
     seed = chosen.seed if chosen.seed is not None else random.randrange(1 << 30)
-    print(f"capture: {chosen.kills} kills, seed {seed}", flush=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"headrace-kills-{seed}-"))
+    print(f"capture: {chosen.kills} kills, seed {seed}, in {folder}", flush=True)
     postgres = Postgres()
-    with tempfile.TemporaryDirectory() as folder:
-        log = Headrace(Path(folder) / "log")
-        rounds = Rounds(postgres, log, Path(folder) / "run", seed, print)
-        try:
-            for number in range(1, chosen.kills + 1):
-                if number % 5 == 0:
-                    print(
-                        f"kill {number}: initial snapshot, {rounds.kill_in_the_initial_snapshot()} rows read",
-                        flush=True,
-                    )
-                else:
-                    print(f"kill {number}: {rounds.kill()}, {len(rounds.reader.changes)} changes so far", flush=True)
-        finally:
-            rounds.close()
-            log.stop()
-            postgres.close()
+    log = Headrace(folder / "log")
+    rounds = Rounds(postgres, log, folder / "run", seed, print)
+    try:
+        for number in range(1, chosen.kills + 1):
+            began = time.monotonic()
+            if number % 5 == 0:
+                done = f"initial snapshot, {rounds.kill_in_the_initial_snapshot()} rows read"
+            else:
+                done = f"{rounds.kill()}, {len(rounds.reader.changes)} changes so far"
+            print(f"kill {number}: {done} ({time.monotonic() - began:.0f} s)", flush=True)
+    finally:
+        rounds.close()
+        log.stop()
+        shutil.copy(postgres.folder / "postgres.log", folder / "postgres.log")
+        postgres.close()
+    if not chosen.keep:
+        shutil.rmtree(folder)
     print("every table was equal, every key's changes in order", flush=True)
 
 

@@ -14,7 +14,6 @@ from tests.servers import Headrace
 KILLS, SNAPSHOT_KILLS = 8, 2
 
 
-@pytest.mark.skip(reason="open defect: seed 524044751 did not come to the table (make faults)")
 @pytest.mark.timeout(1500)
 def test_the_topic_is_the_table_after_every_kill(postgres: Postgres, log: Headrace, tmp_path: Path) -> None:
     seed = random.randrange(1 << 30)
@@ -24,7 +23,6 @@ def test_the_topic_is_the_table_after_every_kill(postgres: Postgres, log: Headra
         for number in range(KILLS):
             print(f"kill {number}: {rounds.kill()}")
         assert len(rounds.reader.changes) > 100
-        for _ in range(SNAPSHOT_KILLS):
-            assert rounds.kill_in_the_initial_snapshot() >= 39_000
+        assert rounds.kill_in_the_initial_snapshot(SNAPSHOT_KILLS) >= 39_000
     finally:
         rounds.close()

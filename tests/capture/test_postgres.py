@@ -11,6 +11,8 @@ import pytest
 
 from headrace.capture.declarations import Captured, Outbox
 from headrace.capture.declarations import Postgres as Source
+from headrace.feed.cluster import Cluster
+from headrace.feed.topics import COMPACTED, ensure_topic, settings_of_topic
 from tests.capture.databases import Postgres
 from tests.capture.running import Running
 from tests.capture.topics import Reader
@@ -39,6 +41,7 @@ def database(postgres: Postgres) -> str:
         create table events
             (id uuid primary key, aggregatetype text, aggregateid text, type text, payload jsonb, by text);
         insert into plain select g, 'n' || g from generate_series(1, 2000) g;
+        insert into events values (gen_random_uuid(), 'order', 'o-0', 'OrderPlaced', '{"total": 1}', 'ada');
     """
     postgres.execute(setup, "laws")
     return postgres.dsn("laws", "capturer", PASSWORD)
@@ -52,6 +55,7 @@ def running(database: str, log: Headrace, tmp_path_factory: pytest.TempPathFacto
         Captured("keyless", Source(database, table="keyless"), key=("code",)),
     ]
     events = Source(database, table="public.events")
+    ensure_topic(Cluster(log.bootstrap, {}), "hist", 1, COMPACTED)  # of an earlier declaration without history=True
     tables.append(Captured("domain", events, outbox=Outbox(events, headers=("by",))))
     one = Running("laws", tables, log.bootstrap, tmp_path_factory.mktemp("run"))
     yield one
@@ -89,6 +93,20 @@ def test_the_rows_that_were_there_come_first_and_then_every_change_in_order(
     reader.close()
 
 
+def test_what_is_in_the_topic_is_confirmed_to_the_database_which_need_not_keep_it(
+    running: Running, postgres: Postgres, log: Headrace
+) -> None:
+    postgres.execute("insert into plain values (7001, 'confirmed', null)", "laws")
+    reader = Reader(log.bootstrap, "plain")
+    reader.until(lambda: any(change.key == {"id": 7001} for change in reader.changes))
+    lsn = next(change.source["lsn"] for change in reader.changes if change.key == {"id": 7001})
+    reader.close()
+    confirmed = (
+        "select max(confirmed_flush_lsn - '0/0') from pg_replication_slots where slot_name like 'headrace_laws_%'"
+    )
+    running.until(lambda: int(postgres.execute(confirmed)[0][0]) > lsn)
+
+
 def test_truncate_deletes_every_key(running: Running, postgres: Postgres, log: Headrace) -> None:
     postgres.execute("insert into typed select g, 'x' from generate_series(1, 50) g", "laws")
     reader = Reader(log.bootstrap, "typed")
@@ -119,30 +137,43 @@ def test_a_table_without_a_primary_key_is_keyed_by_what_was_said(
     reader.close()
 
 
-def test_an_outbox_row_is_an_event_with_its_own_key_and_headers(
+def test_rows_of_an_outbox_are_events_with_their_own_keys_and_headers_and_nothing_else_is(
     running: Running, postgres: Postgres, log: Headrace
 ) -> None:
-    postgres.execute(
-        "insert into events values (gen_random_uuid(), 'order', 'o-1', 'OrderPlaced', '{\"total\": 5}', 'ada');"
-        "delete from events",
-        "laws",
-    )
+    event = "insert into events values (gen_random_uuid(), 'order', 'o-{0}', 'OrderPaid', '{1}', {2})"
+    odd = '{"mixed": [1, "a", 2.5], "none": null, "empty": []}'
+    with postgres.connect("laws") as connection:
+        connection.autocommit = False
+        for number, payload, by in ((1, '{"total": 5, "note": null}', "'ada'"), (2, odd, "null")):
+            connection.execute(f"insert into plain values (800{number}, 'state')")
+            connection.execute(event.format(number, payload, by).encode())
+            connection.execute("update events set type = 'changed'")
+            connection.execute("delete from events")
+            connection.commit()
+        connection.execute(event.format(3, "{}", "null").encode())
+        connection.rollback()
+        connection.execute(event.format(4, '{"total": 7}', "'eve'").encode())
+        connection.commit()
     reader = Reader(log.bootstrap, "domain")
-    found: list[object] = []
-
-    def enough() -> bool:
-        found.extend((one.key(), one.value(), dict(one.headers() or [])) for one in reader.raw(0.2))
-        return bool(found)
-
-    reader.until(enough)
-    key, value, headers = found[0]  # type: ignore[misc]
-    assert json.loads(key) == "o-1"
-    assert json.loads(value) == {"total": 5}
-    assert {name: json.loads(headers[name]) for name in ("aggregate", "type", "by")} == {
-        "aggregate": "order", "type": "OrderPlaced", "by": "ada",
-    }  # fmt: skip
-    assert len(found) == 1
+    found = reader.events(4)
+    assert [key for key, _, _ in found] == [b'"o-0"', b'"o-1"', b'"o-2"', b'"o-4"']
+    assert [json.loads(value) for _, value, _ in found[:2]] == [{"total": 1}, {"total": 5, "note": None}]
+    assert json.loads(json.loads(found[2][1])) == json.loads(odd)  # what Debezium cannot take apart comes as text
+    headers = found[1][2]
+    assert (headers["aggregate"], headers["type"], headers["by"]) == (b"order", b"OrderPaid", b"ada")
+    assert len(headers["id"]) == 36
+    assert found[2][2]["by"] is None
     reader.close()
+
+
+def test_a_topic_that_was_compacted_keeps_every_version_once_the_table_has_history(
+    running: Running, log: Headrace
+) -> None:
+    found = settings_of_topic(Cluster(log.bootstrap, {}), "hist")
+    assert {name: found[name] for name in ("cleanup.policy", "retention.ms", "retention.bytes")} == {
+        "cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1",
+    }  # fmt: skip
+    assert any("hist" in line and "do not come back" in line for line in running.told)
 
 
 def test_columns_come_and_go_in_mid_stream(running: Running, postgres: Postgres, log: Headrace) -> None:
@@ -202,15 +233,54 @@ def _snapshot(running: Running, table: str) -> str | None:
     return next(one.snapshot for one in running.run.statuses if one.name == table)
 
 
-def test_copied_rows_and_large_transactions_all_come(running: Running, postgres: Postgres, log: Headrace) -> None:
-    with postgres.connect("laws") as connection, connection.cursor() as cursor:
-        with cursor.copy("copy many from stdin") as copy:
-            for number in range(100_000, 150_000):
-                copy.write_row((number, "copied"))
-        cursor.execute("update many set v = 'all'")
+def test_a_snapshot_that_is_held_reads_nothing_and_goes_on_when_told(
+    running: Running, postgres: Postgres, log: Headrace
+) -> None:
     reader = Reader(log.bootstrap, "many")
-    reader.until(lambda: all(row["v"] == "all" for row in reader.table().values()) and len(reader.changes) > 100_000)
+    total = len(rows(postgres, "many"))
+    reader.until(lambda: len(reader.table()) == total)
+    before = len(reader.changes)
+
+    def read() -> int:
+        return sum(change.op == "r" for change in reader.changes[before:])
+
+    def let_a_change_pass(key: int) -> None:
+        postgres.execute(f"insert into many values ({key}, 'while held')", "laws")
+        reader.until(lambda: any(change.key == {"id": key} for change in reader.changes[before:]))
+
+    def signals() -> int:
+        return int(postgres.execute("select count(*) from headrace_laws_signal", "laws")[0][0])
+
+    with postgres.connect("laws") as lock:  # so that not all is read before it is held, however slow we are
+        asked = signals()
+        lock.execute("begin; lock table many in access exclusive mode")
+        running.run.ask("many", "snapshot")
+        running.run.ask("many", "snapshot-hold")
+        running.until(lambda: signals() >= asked + 2)
+    running.until(lambda: _snapshot(running, "many") == "incremental paused")
+    let_a_change_pass(90_001)
+    held = read()
+    let_a_change_pass(90_002)
+    assert read() == held < total
+    running.run.ask("many", "snapshot-go")
+    running.until(lambda: _snapshot(running, "many") == "incremental complete")
+    reader.until(lambda: read() >= total)
     assert reader.table() == rows(postgres, "many")
+    reader.close()
+
+
+def test_a_copy_of_200_000_rows_comes_whole(running: Running, postgres: Postgres, log: Headrace) -> None:
+    reader = Reader(log.bootstrap, "many")
+    ((_, end),) = Cluster(log.bootstrap, {}).bounds("many").values()
+    reader.seek(end)
+    with postgres.connect("laws") as connection, connection.cursor() as cursor:
+        with connection.transaction(), cursor.copy("copy many from stdin") as copy:
+            for number in range(100_000, 300_000):
+                copy.write_row((number, "copied"))
+        cursor.execute("update many set v = 'last' where id = 299999")
+    reader.until(lambda: reader.changes[-1:] != [] and reader.changes[-1].row == {"id": 299_999, "v": "last"})
+    assert [change.key["id"] for change in reader.changes] == [*range(100_000, 300_000), 299_999]
+    assert reader.table() == {key: row for key, row in rows(postgres, "many").items() if row["id"] >= 100_000}  # type: ignore[operator]
     reader.close()
 
 

@@ -12,7 +12,7 @@ def actions(watchdog: Watchdog, seen: list[Seen], every_s: float = 5.0) -> list[
 
 
 def test_while_something_moves_nothing_is_done_whatever_the_state_is_called() -> None:
-    seen = [Seen(True, "UNASSIGNED", moved=number) for number in range(100)]
+    seen = [Seen(True, "UNASSIGNED", moved=number, progress=number) for number in range(100)]
     assert set(actions(Watchdog(), seen)) == {Action.NOTHING}
 
 
@@ -32,8 +32,9 @@ def test_what_moves_again_after_its_task_was_started_keeps_its_worker() -> None:
 
 
 def test_standing_still_is_not_held_against_it_while_the_database_or_the_log_is_away() -> None:
-    seen = [Seen(True, "RUNNING", moved=7, judged=False)] * 100
-    assert set(actions(Watchdog(), seen)) == {Action.NOTHING}
+    for state in ("RUNNING", "FAILED"):
+        seen = [Seen(True, state, moved=7, judged=False)] * 100
+        assert set(actions(Watchdog(), seen)) == {Action.NOTHING}
 
 
 def test_a_worker_that_does_not_answer_is_started_anew() -> None:
@@ -50,3 +51,20 @@ def test_a_failed_task_is_started_anew_after_pauses_that_grow() -> None:
     assert gaps == sorted(gaps)
     assert gaps[-1] > gaps[0]
     assert watchdog.restarts == len(starts)
+
+
+def test_a_heart_that_beats_while_no_change_comes_is_not_enough_and_each_time_the_patience_is_doubled() -> None:
+    seen = [Seen(True, "RUNNING", moved=number, progress=7) for number in range(500)]
+    found = actions(Watchdog(stall_s=300), seen)
+    assert set(found) == {Action.NOTHING, Action.RESTART_WORKER}
+    starts = [number * 5 for number, action in enumerate(found) if action is Action.RESTART_WORKER]
+    assert starts[:3] == [305, 910, 2115]
+
+
+def test_where_changes_came_again_the_patience_is_as_at_first() -> None:
+    stuck = [Seen(True, "RUNNING", moved=number, progress=7) for number in range(130)]
+    moving = [Seen(True, "RUNNING", moved=number, progress=8) for number in range(200, 330)]
+    starts = [
+        n * 5 for n, action in enumerate(actions(Watchdog(stall_s=300), stuck + moving)) if action.name != "NOTHING"
+    ]
+    assert starts == [305, 650 + 305]

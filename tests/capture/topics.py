@@ -70,6 +70,19 @@ class Reader:
         self.is_raw = True
         return [message for message in self._consumer.consume(10_000, seconds) if message.error() is None]
 
+    def events(self, count: int, patience: float = 180.0) -> list[tuple[bytes, bytes, dict[str, bytes | None]]]:
+        """So many records of an outbox's topic at least: key, value, headers."""
+        found: list[tuple[bytes, bytes, dict[str, bytes | None]]] = []
+
+        def enough() -> bool:
+            for one in self.raw(0.2):
+                headers: dict[str, bytes | None] = dict(one.headers() or [])
+                found.append((bytes(one.key() or b""), bytes(one.value() or b""), headers))
+            return len(found) >= count
+
+        self.until(enough, patience)
+        return found
+
     def until(self, enough: Callable[[], bool], patience: float = 180.0) -> None:
         deadline = time.monotonic() + patience
         while not enough():

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,13 +43,16 @@ class Ran:
 class Cli:
     """The command line, pointed at one server."""
 
-    def __init__(self, server: str | None = None, folder: Path | None = None) -> None:
+    def __init__(
+        self, server: str | None = None, folder: Path | None = None, env: Mapping[str, str] | None = None
+    ) -> None:
         self.server = server
+        self.more = dict(env or {})
         self.folder = folder
 
     def env(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_")}
-        return kept if self.server is None else {**kept, "HEADRACE_SERVER": self.server}
+        return {**kept, **({"HEADRACE_LOG": self.server} if self.server else {}), **self.more}
 
     def run(self, *arguments: str, stdin: str | bytes = b"", timeout: float = 60) -> Ran:
         """Run a command to its end, whatever that is."""

@@ -9,7 +9,7 @@ import confluent_kafka as ck
 import pytest
 
 from headrace.broker.shares.window import Kept, State
-from headrace.cli.share_states import Shared, laid_over
+from headrace.operations.share_states import Shared, laid_over
 from tests.cli.command import Cli, on_both
 
 system = pytest.mark.system

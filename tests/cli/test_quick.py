@@ -17,11 +17,14 @@ from headrace.cli.app import app
 from headrace.cli.quick import read_options
 from headrace.cli.start import DEFAULT_HTTP
 
-Asked = tuple[Path, str, str | None, list[str], str, str | None, bool]
+Asked = tuple[Path, str, str | None, list[str], dict[str, object]]
 
 values = st.sampled_from(["x", "json", "text", "127.0.0.1:0", "a=1", "", "-x"])
 flags = st.sampled_from(
-    ["--data", "-d", "--listen", "-l", "--advertise", "--http", "--metrics", "--set", "-c", "--output", "-o"]
+    [
+        *("--data", "-d", "--listen", "-l", "--advertise", "--http", "--metrics", "--views", "--log", "-X", "--set"),
+        *("--token", "--read-token", "-o"),
+    ]
 )
 odd = st.sampled_from(["--data=x", "--help", "-h", "--nope", "x", "--", "-dx"])
 command_lines = st.lists(st.tuples(flags, values) | st.tuples(odd), max_size=5).map(
@@ -38,11 +41,10 @@ def asked_of_the_library(arguments: list[str], monkeypatch: pytest.MonkeyPatch) 
         advertise: str | None,
         settings: list[str],
         *,
-        http: str,
-        metrics: str | None,
-        as_json: bool,
+        client: list[str],
+        **more: object,
     ) -> None:
-        asked.append((data, listen, advertise, list(settings), http, metrics, as_json))
+        asked.append((data, listen, advertise, list(settings), {**more, "client": list(client)}))
 
     monkeypatch.setattr(up, "start_node", start)
     CliRunner().invoke(app, ["up", *arguments])
@@ -55,8 +57,9 @@ def test_both_ways_read_the_same(arguments: list[str]) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         quick = read_options(arguments)
         if quick is not None:
-            where = (Path(quick.data), quick.listen, quick.advertise)
-            short = (*where, list(quick.settings), quick.http, quick.metrics, quick.output == "json")
+            more = {name: getattr(quick, name) for name in ("http", "metrics", "views", "log", "token", "read_token")}
+            more |= {"client": list(quick.client), "as_json": quick.output == "json"}
+            short = (Path(quick.data), quick.listen, quick.advertise, list(quick.settings), more)
             assert asked_of_the_library(arguments, monkeypatch) == short
 
 
@@ -66,6 +69,17 @@ def test_the_short_way_knows_every_option() -> None:
     assert set(known) >= {"--data", "--listen", "--set"}
     for flag in known:
         assert read_options([flag, "text"]) is not None, f"{flag} is not known"
+
+
+def test_what_the_environment_says_is_left_to_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token in the environment that the short way did not see would leave the node open."""
+    command: Any = typer.main.get_command(up.app)
+    named = [option.envvar for option in command.params if option.envvar]
+    assert {"HEADRACE_TOKEN", "HEADRACE_READ_TOKEN"} <= set(named)
+    for name in named:
+        with monkeypatch.context() as scene:
+            scene.setenv(name, "x")
+            assert read_options([]) is None, f"{name} is not known"
 
 
 def test_every_setting_in_the_environment_is_left_to_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +102,10 @@ def test_settings_in_the_environment_are_left_to_the_library(monkeypatch: pytest
         "127.0.0.1:0",
         None,
         [],
-        DEFAULT_HTTP,
-        None,
-        False,
+        {
+            **dict.fromkeys(("metrics", "views", "log", "token", "read_token")),
+            "http": DEFAULT_HTTP,
+            "client": [],
+            "as_json": False,
+        },
     )

@@ -62,6 +62,7 @@ def test_json_says_the_same(tmp_path: Path) -> None:
             "data": str(tmp_path),
             "web": None,
             "metrics": None,
+            "views": None,
         }
 
 
@@ -142,7 +143,7 @@ def test_a_folder_of_a_newer_format_is_refused_and_left_alone(tmp_path: Path, mo
         (["--listen", "127.0.0.1:http"], "is not an address"),
         (["--listen", "no.such.host.invalid:0"], "cannot listen on"),
         (["--http", "127.0.0.1:http"], "is not an address"),
-        (["--http", "no.such.host.invalid:0"], "cannot serve views on"),
+        (["--token", "secret", "--http", "no.such.host.invalid:0"], "cannot serve views on"),
         (["--set", "no.such.setting=1"], "no.such.setting"),
         (["--set", "num.partitions=many"], "num.partitions"),
         (["--set", "num.partitions"], "is not NAME=VALUE"),

@@ -52,6 +52,8 @@ VERSIONS: dict[str, tuple[int, int]] = {
     "incremental_alter_configs": (0, 1),
     "list_partition_reassignments": (0, 0),
     "offset_delete": (0, 0),
+    "describe_client_quotas": (0, 1),
+    "alter_client_quotas": (0, 1),
     "describe_cluster": (0, 2),
     "consumer_group_heartbeat": (0, 1),
     "consumer_group_describe": (0, 1),

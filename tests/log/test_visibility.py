@@ -97,7 +97,7 @@ def test_whoever_asks_during_a_sync_is_served_together_by_the_next(bench: Bench)
     commit.close()
     assert [i for i, _ in done] == [0, 1, 2, 3, 4]
     assert not any(error for _, error in done)
-    assert commit.syncs == 2
+    assert commit.syncs.count == 2
 
 
 def test_waiting_for_a_topic_that_is_deleted_ends_with_an_error(bench: Bench) -> None:

@@ -1,8 +1,8 @@
 """Kills whatever takes part in a pipeline with SIGKILL, at random moments, while orders come in: the driver, one of
-Spark's Python workers, the broker, the materialiser. In the end every view must be what a recomputation from the log
-gives, in its topic and in its store, and a derived stream must have each row once.
+Spark's Python workers, an executor of a cluster, the broker, the materialiser. In the end every view must be what a
+recomputation from the log gives, in its topic and in its store, and a derived stream must have each row once.
 
-``python -m tests.pipelines.kill_rounds --kills 100 --seed 7`` (``make faults``).
+``python -m tests.pipelines.kill_rounds --kills 100 --seed 7 --spark 'local-cluster[2,1,1024]'`` (``make faults``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from headrace.client import connect
 from headrace.errors import HeadraceError
 from headrace.feed import open_feed
 from tests.pipelines.conftest import at
-from tests.servers import ROOT, Headrace, Server, _Process
+from tests.servers import _SERVES, ROOT, Headrace, Server, _Process
 
 APP = """
 import headrace as hr
@@ -51,10 +51,20 @@ def large(orders):
 def sizes(large):
     return large.groupBy("amount").agg(F.count("*").alias("orders"))
 """
+BEST = """
+@app.view(key=["customer_id", "rank"])
+def best(orders):
+    return hr.top(orders, 3, by="customer_id", order="-amount, order_id")
+"""
+"""A keyed operator: its state is ours, in Spark's store, and goes from executor to executor."""
+LOCAL, CLUSTER = "local[2]", "local-cluster[2,1,1024]"
+QUICK = "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""An executor's life here is too short for Java's second compiler."""
 PARTITIONS = 2
 CUSTOMERS = 5
 PATIENCE_S = 180.0
 RUNNING = b"is running"
+EXECUTOR = b"CoarseGrainedExecutorBackend"
 
 
 class Wrong(AssertionError):
@@ -62,10 +72,12 @@ class Wrong(AssertionError):
 
 
 class Orders:
-    """A producer in a thread; some rows are broken, some come a little out of order."""
+    """A producer in a thread; some rows are broken, some come a little out of order. ``acknowledged``: the numbers of
+    those that the log said it has."""
 
     def __init__(self, bootstrap: str, seed: int, first: int = 0) -> None:
         self.number = first
+        self.acknowledged: list[int] = []
         self._random = random.Random(seed)
         self._stopping = threading.Event()
         self._producer = ck.Producer(
@@ -103,23 +115,46 @@ class Orders:
             "ordered_at": at(seconds),
         }
         value = b"{broken" if self._random.random() < 0.01 else json.dumps(row).encode()
-        self._producer.produce("orders", key=str(number), value=value)
+        self._producer.produce("orders", key=str(number), value=value, on_delivery=self._delivered)
+
+    def _delivered(self, error: ck.KafkaError | None, message: ck.Message) -> None:
+        if error is None:
+            self.acknowledged.append(int(message.key() or b""))
 
 
 class Driver:
-    """``headrace run`` as a process."""
+    """``headrace run`` as a process. It starts a node that serves the views, if its log has none."""
 
-    def __init__(self, folder: Path, server: Server) -> None:
-        self._folder, self._server = folder, server
-        (folder / "shop.py").write_text(APP)
+    def __init__(
+        self,
+        folder: Path,
+        server: Server,
+        options: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        spark: str = LOCAL,
+        app: str = APP,
+    ) -> None:
+        self._folder, self._server, self._spark = folder, server, spark
+        self._options, self._env = tuple(options), {"PYTHONWARNINGS": "ignore", **(env or {})}
+        self.data = server.data or folder / "data"
+        self.patience_s = PATIENCE_S if spark == LOCAL else 2 * PATIENCE_S  # a cluster has three times the processes
+        app = app if spark == LOCAL else app + BEST
+        (folder / "shop.py").write_text(app)
+        self._queries = app.count("\n@app.")
         self._process: _Process | None = None
         self.start()
 
     def start(self) -> None:
-        data = self._server.data or self._folder / "data"
         script = [str(Path(sys.executable).with_name("headrace")), "run", str(self._folder / "shop.py")]
-        options = ["--server", self._server.bootstrap, "--data", str(data), "--master", "local[2]"]
-        self._process = _Process([*script, *options], self._folder / "driver.log", {"PYTHONWARNINGS": "ignore"})
+        options = ["--log", f"kafka://{self._server.bootstrap}", "--data", str(self.data), "--spark", self._spark]
+        options += [] if self._spark == LOCAL else ["--spark-conf", QUICK]
+        options += ["--http", "127.0.0.1:0", *self._options]
+        self._process = _Process([*script, *options], self._folder / "driver.log", self._env)
+
+    @property
+    def web(self) -> str:
+        """Where the node that it started serves the views."""
+        return _SERVES.findall(self.output)[-1]
 
     @property
     def process(self) -> _Process:
@@ -131,8 +166,8 @@ class Driver:
         return (self._folder / "driver.log").read_text(errors="replace")
 
     def wait_until_running(self) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while self.process.printed().count(RUNNING) < 3:
+        deadline = time.monotonic() + self.patience_s
+        while self.process.printed().count(RUNNING) < self._queries:
             if self.process.dead(0.1) or time.monotonic() > deadline:
                 raise Wrong(f"the driver does not run:\n{self.output}")
 
@@ -144,13 +179,19 @@ class Driver:
     def kill_worker(self, chance: random.Random) -> bool:
         return _kill_one(self.process.popen.pid, b"pyspark.daemon", chance)
 
+    def kill_executor(self, chance: random.Random) -> bool:
+        return _kill_one(self.process.popen.pid, EXECUTOR, chance)
+
+    def executors(self) -> list[int]:
+        return [pid for pid, line in descendants(self.process.popen.pid) if EXECUTOR in line]
+
     def stop(self) -> int:
         return self.process.end(signal.SIGTERM, 30.0)
 
 
 def _kill_one(parent: int, sign: bytes, chance: random.Random) -> bool:
     """Kill a descendant whose command line has this; False if there is none just now."""
-    found = [pid for pid, line in _descendants(parent) if sign in line]
+    found = [pid for pid, line in descendants(parent) if sign in line]
     if not found:
         return False
     try:
@@ -160,12 +201,12 @@ def _kill_one(parent: int, sign: bytes, chance: random.Random) -> bool:
     return True
 
 
-def _descendants(pid: int) -> Iterator[tuple[int, bytes]]:
+def descendants(pid: int) -> Iterator[tuple[int, bytes]]:
     try:
         children = Path(f"/proc/{pid}/task").glob("*/children")
         for child in {int(one) for file in children for one in file.read_text().split()}:
             yield child, Path(f"/proc/{child}/cmdline").read_bytes()
-            yield from _descendants(child)
+            yield from descendants(child)
     except (FileNotFoundError, ProcessLookupError):
         return
 
@@ -247,18 +288,37 @@ def differences(server: Server) -> list[str]:
     sizes = {row["amount"]: row["orders"] for row in view(server, "shop.sizes").values()}
     if sizes != Counter(row["amount"] for row in derived):
         wrong.append(f"sizes: {sum(sizes.values())} rows of {len(derived)}")
+    if "shop.best" in names(server):
+        wrong += _best_differences(server, sent)
     return wrong
 
 
-def campaign(folder: Path, seed: int, kills: int, drivers: int, pause_s: float = 1.5) -> dict[str, int]:
+def _best_differences(server: Server, sent: list[tuple[str, dict[str, Any] | None]]) -> list[str]:
+    late = aside(server, "orders.late", "shop.best")
+    rows = sorted(
+        ((row["customer_id"], -row["amount"], row["order_id"]) for place, row in sent if row and place not in late)
+    )
+    wanted = {
+        (customer, rank): order_id
+        for customer in range(CUSTOMERS)
+        for rank, (_, _, order_id) in enumerate([row for row in rows if row[0] == customer][:3], 1)
+    }
+    found = {(row["customer_id"], row["rank"]): row["order_id"] for row in view(server, "shop.best").values()}
+    return [] if found == wanted else [f"best: {len(found)} rows of {len(wanted)}, or others"]
+
+
+def campaign(
+    folder: Path, seed: int, kills: int, drivers: int, pause_s: float = 1.5, spark: str = LOCAL
+) -> dict[str, int]:
     """Kill so often, of that the driver ``drivers`` times; raises Wrong if something is not as it should be."""
     print(f"seed {seed}, {kills} kills", flush=True)
     chance, done = random.Random(seed), Counter[str]()
     server = Headrace(folder / "node", http="127.0.0.1:0")
     made = admin.AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
     made.create_topics([admin.NewTopic("orders", PARTITIONS)])["orders"].result(30)
-    driver, source = Driver(folder, server), Orders(server.bootstrap, seed)
-    plan = ["driver"] * drivers + [chance.choice(["worker", "broker", "materialiser"]) for _ in range(kills - drivers)]
+    driver, source = Driver(folder, server, spark=spark), Orders(server.bootstrap, seed)
+    victims = ["worker", "broker", "materialiser"] + ([] if spark == LOCAL else ["executor"] * 3)
+    plan = ["driver"] * drivers + [chance.choice(victims) for _ in range(kills - drivers)]
     chance.shuffle(plan)
     try:
         driver.wait_until_running()
@@ -286,6 +346,8 @@ def _kill(victim: str, server: Headrace, driver: Driver, chance: random.Random) 
     while victim != "broker" and time.monotonic() < deadline:
         if victim == "worker" and driver.kill_worker(chance):
             return victim
+        if victim == "executor" and driver.kill_executor(chance):
+            return victim
         if victim == "materialiser" and _kill_one(server.pid, b"headrace.serving.process", chance):
             return victim
         time.sleep(0.05)
@@ -294,13 +356,13 @@ def _kill(victim: str, server: Headrace, driver: Driver, chance: random.Random) 
     return "broker"
 
 
-def _stored(server: Headrace) -> list[str]:
+def stored(server: Server, web: str) -> list[str]:
     """What is not in the store as the topic has it."""
     wanted = sorted(
         (row["customer_id"], row["orders"], row["revenue"]) for row in view(server, "shop.revenue").values()
     )
     try:
-        rows = connect(server.web).view("revenue").to_arrow().to_pylist()
+        rows = connect(web).view("revenue").to_arrow().to_pylist()
     except HeadraceError as error:
         return [str(error)]
     found = sorted((row["customer_id"], row["orders"], row["revenue"]) for row in rows)
@@ -308,9 +370,9 @@ def _stored(server: Headrace) -> list[str]:
 
 
 def settle(server: Server, driver: Driver) -> None:
-    """Wait until everything is as a recomputation has it; also in the stores, if the server has them."""
-    deadline = time.monotonic() + PATIENCE_S
-    while wrong := differences(server) or (_stored(server) if isinstance(server, Headrace) else []):
+    """Wait until everything is as a recomputation has it, also in the stores."""
+    deadline = time.monotonic() + driver.patience_s
+    while wrong := differences(server) or stored(server, server.web if isinstance(server, Headrace) else driver.web):
         if time.monotonic() > deadline or driver.process.dead():
             raise Wrong("; ".join(wrong))
         time.sleep(0.5)
@@ -320,12 +382,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--spark", default=LOCAL, metavar="URL", help="Spark's master")
     given = parser.parse_args()
     left, seed = given.kills, given.seed if given.seed is not None else int(time.time())
     while left > 0:
         count = min(left, 25)
         with tempfile.TemporaryDirectory(prefix="headrace-kills-") as folder:
-            print(campaign(Path(folder), seed, count, max(1, count // 6)), flush=True)
+            print(campaign(Path(folder), seed, count, max(1, count // 6), spark=given.spark), flush=True)
         left, seed = left - count, seed + 1
 
 

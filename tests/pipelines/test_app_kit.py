@@ -58,7 +58,7 @@ def test_batches_that_spark_forgot_are_not_written_twice(shop: hr.App, tmp_path:
         for number in range(4):
             run.send("orders", order(number, number * 30, 100.0))
         assert run.runner is not None
-        checkpoints = [job.checkpoint.path for job in run.runner.jobs.values()]
+        checkpoints = [Path(job.checkpoint.where) for job in run.runner.jobs.values()]
         run.stop()
         for batches, path in enumerate(checkpoints, 1):
             forget(path, batches)
@@ -85,7 +85,7 @@ def test_an_older_run_is_fenced_and_knows_it(shop: hr.App, tmp_path: Path) -> No
         run.send("orders", order(1, 5))
         assert run.runner is not None
         job = run.runner.jobs["revenue"]
-        newer = Sink(job.cluster, job.sink.target, Checkpoint(job.checkpoint.path))
+        newer = Sink(job.cluster, job.sink.target, Checkpoint(job.checkpoint.folder))
         newer.claim()
         newer.ready()
         with pytest.raises(HeadraceError, match="FENCED"):

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.pipelines.checkpoint import Checkpoint, source_offsets, watermark_ms
+from headrace.pipelines.folders import LocalFolder
 from headrace.pipelines.sink import _with_finals
 
 
@@ -30,16 +31,16 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
         store.mkdir(parents=True, exist_ok=True)
         (store / f"{batch + 1}.changelog").write_text("state")
     (tmp_path / "metadata").write_text("{}")
-    return Checkpoint(tmp_path)
+    return Checkpoint(LocalFolder(tmp_path))
 
 
 def lose(checkpoint: Checkpoint, *files: str) -> None:
     for file in files:
-        (checkpoint.path / file).unlink()
+        (Path(checkpoint.where) / file).unlink()
 
 
 def files(checkpoint: Checkpoint, folder: str) -> list[str]:
-    return sorted(file.name for file in (checkpoint.path / folder).iterdir())
+    return sorted(file.name for file in (Path(checkpoint.where) / folder).iterdir())
 
 
 def test_an_entry_says_its_watermark_and_where_its_sources_end() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -61,7 +64,7 @@ def until(condition: Callable[[], Any], what: str) -> None:
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Headrace]:
-    server = Headrace(tmp_path_factory.mktemp("run"))
+    server = Headrace(tmp_path_factory.mktemp("run"), http="127.0.0.1:0")
     yield server
     server.stop()
 
@@ -82,6 +85,14 @@ def send(node: Headrace, *rows: dict[str, Any]) -> None:
     for row in rows:
         producer.produce("orders", value=json.dumps(row).encode())
     assert producer.flush(60) == 0
+
+
+def asked(node: Headrace, path: str, method: str = "GET") -> Any:
+    """What the page is told."""
+    request = urllib.request.Request(node.web + path, method=method)
+    with contextlib.suppress(urllib.error.URLError), urllib.request.urlopen(request, timeout=60) as answer:
+        return json.loads(answer.read())
+    return {"plan": None}
 
 
 def states(cli: Cli) -> dict[str, Any]:
@@ -110,6 +121,15 @@ def test_a_run_from_its_start_to_its_end_and_the_next(node: Headrace, cli: Cli) 
         until(lambda: totals(node) == {1: 5005.0, 2: 7.0}, "the other view stopped too")
         until(lambda: ALERT % b"3" in run.printed(), "nobody is alerted")
 
+        until(lambda: asked(node, "/queries/shop/spent")["plan"], "it does not say how it runs")
+        told = asked(node, "/queries/shop/spent")
+        assert (told["lag"], told["reads"], told["topic"]) == (0, ["orders"], "shop.spent")
+        assert told["state_bytes"] > 0
+        assert all(took > 0 for took in told["batches_ms"])
+        assert "shop.py" in told["place"]
+        edges = [(edge["from"], edge["to"]) for edge in asked(node, "/pipelines")["edges"]]
+        assert {("topic/orders", "query/shop/spent"), ("query/shop/spent", "view/shop/spent")} <= set(edges)
+
         node.kill9()
         node.start()
         send(node, order(4, 0, 1.0))
@@ -121,6 +141,8 @@ def test_a_run_from_its_start_to_its_end_and_the_next(node: Headrace, cli: Cli) 
         assert cli.run("query", "restart", "shop.spent").out.startswith("shop.spent is ")
         until(lambda: totals(node) == {1: 5007.0, 2: 7.0}, "it does not start again")
         assert "there is no query" in cli.run("query", "stop", "shop.nothing").err
+        until(lambda: states(cli)["spent"]["state"] == "running", "it does not run")
+        assert asked(node, "/queries/shop/spent/restart", "POST")["query"] == "shop.spent"
     finally:
         os.killpg(run.popen.pid, signal.SIGINT)  # as a terminal does
         code = run.end(signal.SIGCONT, 60.0)

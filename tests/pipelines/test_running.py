@@ -52,6 +52,9 @@ class Job:
     def counts(self) -> dict[str, int]:
         return {"rows_in": 7, "late": 2, "dead": 1}
 
+    def about(self) -> dict[str, Any]:
+        return {"reads": ["orders"], "topic": "shop.revenue", "place": "shop.py, line 1"}
+
     def done(self) -> None:
         return
 

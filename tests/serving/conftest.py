@@ -13,7 +13,9 @@ from starlette.testclient import TestClient
 
 from headrace.serving.api import build_api
 from headrace.serving.hub import Hub
+from headrace.serving.source import Source
 from headrace.views.catalog import CATALOG_TOPIC
+from headrace.views.places import stores_at
 from headrace.views.store import SqlLimits
 from tests.views.memory_feed import MemoryFeed, view_entry
 
@@ -80,8 +82,8 @@ ROWS = (("EU", 1.5), ("US", 10.0), ("AS/PAC", 2.5))
 
 @contextmanager
 def running(folder: Path, feed: MemoryFeed) -> Iterator[Site]:
-    hub = Hub(folder / "views", lambda: feed)
-    api = build_api(hub, "127.0.0.1", SqlLimits(seconds=2.0, rows=50))
+    hub = Hub(stores_at(None, folder / "views"), lambda: feed)
+    api = build_api(hub, "127.0.0.1", Source(lambda: feed), limits=SqlLimits(seconds=2.0, rows=50))
     with TestClient(api, "http://127.0.0.1:8080") as client:
         yield Site(client, hub, feed)
 

@@ -6,17 +6,19 @@ import json
 import time
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import confluent_kafka as ck
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.client import Client, connect
+from headrace.feed.cluster import Cluster
+from headrace.feed.topics import COMPACTED, ensure_topic
 from headrace.views.catalog import CATALOG_TOPIC
-from tests.servers import Headrace
+from tests.servers import Headrace, Server, ViewsNode
 from tests.views.memory_feed import as_json, view_entry
 
 T = TypeVar("T")
@@ -37,25 +39,25 @@ def eventually(look: Callable[[], T], good: Callable[[T], object], patience: flo
     raise AssertionError(f"it never came to be: {last}")
 
 
-class LiveNode:
-    """A node that serves views, and a writer of changelogs."""
+class Changelogs:
+    """Writes changelogs of views, and declares them."""
 
-    def __init__(self, folder: Path) -> None:
-        self.node = Headrace(folder, http="127.0.0.1:0")
-        self.admin = AdminClient({"bootstrap.servers": self.node.bootstrap, "log_level": 0})
-        self.producer = ck.Producer(
-            {"bootstrap.servers": self.node.bootstrap, "transactional.id": "sink", "log_level": 0, "linger.ms": 5}
-        )
-        self.producer.init_transactions(30)
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._cluster = Cluster(bootstrap, {})
+        self.admin = self._cluster.admin
+        self.producer = self._sink()
         self._create(CATALOG_TOPIC, 1)
 
-    @property
-    def client(self) -> Client:
-        return connect(self.node.web)
+    def _sink(self) -> ck.Producer:
+        name = f"sink-{uuid.uuid4()}"
+        settings = {"bootstrap.servers": self._bootstrap, "transactional.id": name, "log_level": 0, "linger.ms": 5}
+        producer = ck.Producer(settings)
+        producer.init_transactions(60)
+        return producer
 
     def _create(self, topic: str, partitions: int) -> None:
-        new = NewTopic(topic, partitions, 1, config={"cleanup.policy": "compact"})
-        self.admin.create_topics([new])[topic].result(30)
+        ensure_topic(self._cluster, topic, partitions, COMPACTED)
 
     def declare(
         self, app: str, name: str, key: list[str], columns: Mapping[str, str], *, partitions: int = 2, **more: Any
@@ -73,6 +75,20 @@ class LiveNode:
             self.producer.abort_transaction(30)
         else:
             self.producer.commit_transaction(30)
+
+
+class LiveNode(Changelogs):
+    """A node that serves views, and a writer of changelogs. ``log``: of another server."""
+
+    def __init__(self, folder: Path, env: Mapping[str, str] | None = None, log: Server | None = None) -> None:
+        self.node = (
+            Headrace(folder, http="127.0.0.1:0", env=env) if log is None else ViewsNode(folder, log.bootstrap, env=env)
+        )
+        super().__init__(self.node.bootstrap)
+
+    @property
+    def client(self) -> Client:
+        return connect(self.node.web)
 
     def rows(self, view: str) -> list[dict[str, Any]]:
         return self.client.view(view).rows()
@@ -110,8 +126,8 @@ def alive(pid: int) -> bool:
 
 
 @contextmanager
-def live_node(folder: Path) -> Iterator[LiveNode]:
-    node = LiveNode(folder)
+def live_node(folder: Path, env: Mapping[str, str] | None = None, log: Server | None = None) -> Iterator[LiveNode]:
+    node = LiveNode(folder, env, log)
     try:
         yield node
     finally:

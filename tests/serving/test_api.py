@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from headrace import __version__
+from headrace.serving.api import PAGE
 from headrace.views.catalog import CATALOG_TOPIC
 from tests.serving.conftest import Site
 
@@ -24,7 +25,7 @@ def events(text: str) -> list[dict[str, Any]]:
 
 def test_it_says_that_it_is_there(site: Site) -> None:
     assert site.client.get("/ping").text == "ok\n"
-    assert site.get("/version") == {"version": __version__}
+    assert site.get("/version") == {"version": __version__, "log": "memory"}
     assert site.wait("/ready", lambda told: told["ready"]) == {"ready": True}
     assert site.get("/views") == []
     assert site.get("/queries") == []
@@ -68,7 +69,7 @@ def test_rows_are_filtered_ordered_and_cut(shop: Site) -> None:
         ("/views/sales/{", 400, "is not JSON"),
         ('/views/sales/["a","b"]', 400, "the key of view"),
         ("/views/sales?wait_for=x", 400, "is not a version"),
-        ("/views/sales?wait_for=0:99&timeout=0.01", 504, "did not come"),
+        ("/views/sales?wait_for=0:99&timeout=0.01", 409, "did not come"),
         ("/views/sales/changes?from=x", 400, "is not a version"),
         ("/views/sales/changes?from=0:99", 400, "not there yet"),
         ("/nowhere", 404, "there is nothing here"),
@@ -241,11 +242,18 @@ def test_a_query_from_another_site_is_refused(shop: Site, headers: dict[str, str
 
 
 def test_the_page_needs_nothing_from_elsewhere(shop: Site) -> None:
-    for path, kind in (("/", "text/html"), ("/page.js", "text/javascript"), ("/page.css", "text/css")):
+    files = [f"/page/{path.relative_to(PAGE).as_posix()}" for path in PAGE.rglob("*.*")]
+    assert len(files) > 15
+    for path in ("/", *files):
         answer = shop.client.get(path)
-        assert answer.headers["content-type"].startswith(kind)
-        assert "default-src 'none'" in answer.headers["content-security-policy"]
-        assert "http://" not in answer.text.replace("http://www.w3.org/2000/svg", "")
-        assert "https://" not in answer.text
-        assert "style=" not in answer.text
-        assert "onclick" not in answer.text
+        assert answer.status_code == 200, path
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        told = answer.text.replace("http://www.w3.org/2000/svg", "")
+        assert "http://" not in told
+        assert "https://" not in told
+        assert "innerHTML" not in told.replace("outerHTML", "")
+        assert " style=" not in told
+        assert "onclick=" not in told

@@ -8,15 +8,18 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace.errors import ServerAway, UnknownView
+from headrace.feed.cluster import Cluster
+from headrace.feed.topics import delete_topics
 from tests.cli.command import HEADRACE, Cli
-from tests.servers import Headrace, die_with_parent
+from tests.servers import Headrace, Server, die_with_parent
 from tests.serving.live import LiveNode, alive, eventually, live_node
 
 pytestmark = pytest.mark.system
@@ -27,7 +30,14 @@ ROUNDS = 10
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveNode]:
-    with live_node(tmp_path_factory.mktemp("live")) as node:
+    with served(tmp_path_factory.mktemp("live")) as node:
+        yield node
+
+
+@contextmanager
+def served(folder: Path, env: Mapping[str, str] | None = None, log: Server | None = None) -> Iterator[LiveNode]:
+    """A node with a view of nine rows."""
+    with live_node(folder, env, log) as node:
         node.declare("shop", "sales", ["region", "minute"], SALES)
         node.write("shop.sales", [sale(region, minute) for region in ("EU", "US") for minute in range(5)])
         node.write("shop.sales", [sale("XX", 1)], abort=True)
@@ -42,7 +52,9 @@ def sale(region: str, minute: int, revenue: float = 1.5, orders: int = 1) -> tup
 
 
 def test_committed_changes_are_seen_and_aborted_ones_never(live: LiveNode) -> None:
-    assert {row["region"] for row in live.rows("sales")} == {"EU", "US"}
+    regions = {row["region"] for row in live.rows("sales")}
+    assert regions >= {"EU", "US"}
+    assert "XX" not in regions
     assert live.client.view("sales").get("US", "2026-01-02T03:04:00Z") is None
     status, told = live.get("/views/sales/EU/2026-01-02T03:04:00Z")
     assert (status, told["row"]["revenue"]) == (200, 1.5)
@@ -139,7 +151,7 @@ def test_a_changelog_that_was_made_anew_is_followed(live: LiveNode) -> None:
     live.write("shop.anew", [({"region": name}, {"region": name}) for name in "abc"])
     eventually(lambda: live.rows("anew"), lambda rows: len(rows) == 3)
     os.kill(live.server_pid(), signal.SIGSTOP)  # it does not look while the new topic outgrows the old one
-    live.admin.delete_topics(["shop.anew"])["shop.anew"].result(30)
+    delete_topics(Cluster(live.node.bootstrap, {}), ["shop.anew"])
     live._create("shop.anew", 1)
     live.write("shop.anew", [({"region": name}, {"region": name}) for name in "uvwxyz"])
     os.kill(live.server_pid(), signal.SIGCONT)

@@ -1,150 +1,392 @@
-"""The page in a real browser: its numbers and its chart follow the views."""
+"""The page in a real Chromium, over a real node: every screen, what is done there, and that everybody can use it."""
 
 from __future__ import annotations
 
-import shutil
+import json
+import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from selenium import webdriver
-from selenium.webdriver.chrome.options import Options
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 
-from headrace.views.catalog import CATALOG_TOPIC
-from tests.serving.live import LiveNode, eventually, live_node
+from tests.serving.browser import (
+    AXE,
+    chromium,
+    go,
+    keep_shot,
+    needs_chromium,
+    resize,
+    rows,
+    scheme,
+    text,
+    violations,
+)
+from tests.serving.live import eventually
+from tests.serving.stage import HTML, ORDERS, Stage, minute, order, staged
 
-pytestmark = [
-    pytest.mark.system,
-    pytest.mark.skipif(
-        not (shutil.which("chromium") and shutil.which("chromedriver")),
-        reason="chromium is not installed: apt-get install chromium chromium-driver",
-    ),
-]
+pytestmark = [pytest.mark.system, needs_chromium]
 
-ARTEFACTS = Path(__file__).resolve().parents[2] / ".tools" / "artefacts"
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-    "--window-size=1280,1500",
+SCREENS = (
+    "overview",
+    "topics",
+    "topics/orders",
+    "topics/payments",
+    "groups",
+    "groups/billing",
+    "queues",
+    "queues/mailers",
+    "dead-letters/mails.dead",
+    "pipelines",
+    "queries/shop/revenue",
+    "queries/shop/top",
+    "views",
+    "views/shop.revenue",
+    "views/shop.top",
+    "aside",
+    "aside/orders.dead",
+    "aside/orders.late",
+    "alerts",
+    "alerts/shop/fraud",
 )
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveNode]:
-    with live_node(tmp_path_factory.mktemp("page")) as node:
-        columns = {"minute": "timestamp", "revenue": "double", "orders": "bigint"}
-        node.declare("shop", "revenue", ["minute"], columns, partitions=1)
-        node.declare("shop", "top", ["product"], {"product": "string", "sold": "bigint"}, partitions=1)
-        node.write("shop.revenue", [minute(at, at * 10.0) for at in range(1, 31)])
-        node.write("shop.top", [product(f"product {at}", at) for at in range(1, 20)])
-        node.write(
-            CATALOG_TOPIC,
-            [
-                (b"query/shop/revenue", {"kind": "view", "state": "running", "rows_in": 12345, "late": 6, "dead": 7}),
-                (
-                    b"query/shop/top",
-                    {"kind": "view", "state": "failed", "last_error": "ValueError: <b>boom</b>"},
-                ),
-            ],
-        )
-        yield node
-
-
-def minute(at: int, revenue: float) -> tuple[Any, Any]:
-    key = {"minute": f"2026-01-02T03:{at:02d}:00.000000Z"}
-    return key, {**key, "revenue": revenue, "orders": at}
-
-
-def product(name: str, sold: int) -> tuple[Any, Any]:
-    return {"product": name}, {"product": name, "sold": sold}
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with staged(tmp_path_factory.mktemp("page")) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
-def browser(live: LiveNode, tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    options = Options()
-    for flag in FLAGS:
-        options.add_argument(flag)
-    options.add_argument(f"--user-data-dir={tmp_path_factory.mktemp('chromium')}")
-    options.binary_location = str(shutil.which("chromium"))
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options, Service(str(shutil.which("chromedriver"))))
-    driver.get(live.node.web)
-    yield driver
-    driver.quit()
+def shared(stage: Stage) -> Iterator[webdriver.Chrome]:
+    with chromium(1280, 1100) as driver:
+        driver.get(stage.node.web)
+        yield driver
 
 
-def text(browser: webdriver.Chrome, css: str) -> str:
-    return browser.find_element(By.CSS_SELECTOR, css).text
+@pytest.fixture
+def browser(shared: webdriver.Chrome) -> Iterator[webdriver.Chrome]:
+    """The browser; at the end nothing has gone wrong in it, and nothing of the log was taken for HTML."""
+    yield shared
+    assert [entry for entry in shared.get_log("browser") if entry["level"] == "SEVERE"] == []
+    assert "broken in" not in shared.title
 
 
-def cells(browser: webdriver.Chrome, css: str) -> list[list[str]]:
-    """The cells of a table, read at once: the page redraws it meanwhile."""
-    script = (
-        "return [...document.querySelectorAll(arguments[0] + ' tbody tr')].map(r => [...r.cells].map(c => c.innerText))"
-    )
-    found: list[list[str]] = browser.execute_script(script, css)
+def click(browser: webdriver.Chrome, css: str) -> None:
+    browser.find_element(By.CSS_SELECTOR, css).click()
+
+
+def write(browser: webdriver.Chrome, css: str, words: str) -> None:
+    field = browser.find_element(By.CSS_SELECTOR, css)
+    field.clear()
+    field.send_keys(words)
+
+
+def listed(browser: webdriver.Chrome) -> list[str]:
+    """What a list of records shows, from the top."""
+    script = """
+        const items = [...document.querySelectorAll(".list .item")].filter((item) => !item.hidden);
+        const top = (item) => item.getBoundingClientRect().top;
+        return items.sort((a, b) => top(a) - top(b)).map((item) => item.innerText.replace(/\\s+/g, " "))
+    """
+    found: list[str] = browser.execute_script(script)
     return found
 
 
-def count(browser: webdriver.Chrome, css: str) -> int:
-    return int(browser.execute_script("return document.querySelectorAll(arguments[0]).length", css))
+def confirm(browser: webdriver.Chrome) -> None:
+    eventually(lambda: browser.find_element(By.ID, "ask").get_attribute("open"), bool)
+    click(browser, "#ask-yes")
 
 
-def test_the_page_shows_numbers_and_a_chart_that_follow_the_views(live: LiveNode, browser: webdriver.Chrome) -> None:
-    eventually(lambda: text(browser, "#rows-count"), lambda found: found == "49")
-    assert text(browser, "#views-count") == "2"
-    eventually(lambda: count(browser, "#chart .point"), lambda found: found == 30)
-    assert text(browser, "#chart-title") == "revenue: revenue"
-    assert cells(browser, "#rows")[0] == ["2026-01-02 03:30:00", "300", "30"]
-    before = browser.execute_script("return document.querySelector('#chart .line').getAttribute('d')")
-    live.write("shop.revenue", [minute(31, 999.5)])
-    eventually(lambda: count(browser, "#chart .point"), lambda found: found == 31)
-    eventually(lambda: text(browser, "#rows-count"), lambda found: found == "50")
-    assert browser.execute_script("return document.querySelector('#chart .line').getAttribute('d')") != before
-    eventually(lambda: cells(browser, "#rows")[0], lambda row: row == ["2026-01-02 03:31:00", "999.5", "31"])
+def test_the_overview_says_what_flows_what_lags_and_what_broke(stage: Stage, browser: webdriver.Chrome) -> None:
+    go(browser, "overview")
+    eventually(lambda: text(browser, "#status"), lambda said: said == "live")
+    assert text(browser, "#queries-running") == "3 of 4"
+    assert text(browser, "#rows-count") == "50"
+    assert text(browser, "#aside-count") == "36"
+    assert "iB" in text(browser, "#disk")
+    assert HTML in text(browser, ".trouble")
+    assert "billing" in [row[0] for row in rows(browser, "Groups that are behind")]
+    stage.produce("payments", [(b"p", b"x", [])] * 40)
+    eventually(lambda: text(browser, "#rate"), lambda said: said != "0/s")
+    keep_shot(browser, "overview")
 
 
-def test_another_view_can_be_chosen(browser: webdriver.Chrome) -> None:
-    browser.execute_script(
-        "const s = document.getElementById('view-choice'); s.value = 'shop.top'; s.dispatchEvent(new Event('change'))"
+def test_topics_are_listed_and_found_by_name(browser: webdriver.Chrome) -> None:
+    go(browser, "topics")
+    found = eventually(lambda: {row[0]: row for row in rows(browser, "Topics")}, lambda told: "orders" in told)
+    assert found["orders"][1:3] == ["3", str(ORDERS)]
+    assert found["orders"][3].endswith("KiB")
+    assert "__consumer_offsets" not in found
+    write(browser, "#filter", "pay")
+    eventually(lambda: [row[0] for row in rows(browser, "Topics")], lambda names: names == ["payments"])
+    keep_shot(browser, "topics")
+
+
+def test_records_come_as_they_are_written_and_are_shown_decoded(stage: Stage, browser: webdriver.Chrome) -> None:
+    go(browser, "topics/orders")
+    eventually(lambda: listed(browser), lambda items: len(items) > 10)
+    eventually(lambda: text(browser, "#tail-status"), lambda said: said == "live")
+    stage.produce("orders", [(b"fresh", b'{"amount": 1.5}', [("source", b"test")])])
+    first = eventually(lambda: listed(browser)[0], lambda item: "fresh" in item)
+    assert '{"amount": 1.5}' in first
+    click(browser, ".list .item")
+    eventually(lambda: text(browser, "#record"), lambda said: '"amount": 1.5' in said and "source" in said)
+    browser.find_element(By.CSS_SELECTOR, ".list").send_keys(Keys.ARROW_DOWN)
+    eventually(
+        lambda: text(browser, "#record pre"), lambda said: "amount" in said and "1.5" not in said.splitlines()[1]
     )
-    eventually(lambda: count(browser, "#chart .bar"), lambda found: found == 12)
-    assert text(browser, "#chart-title") == "top: sold"
-    assert cells(browser, "#rows")[0] == ["product 19", "19"]
+    keep_shot(browser, "topic")
 
 
-def test_queries_are_shown_with_state_and_last_error_as_text(browser: webdriver.Chrome) -> None:
-    rows = eventually(lambda: cells(browser, "#queries"), lambda found: len(found) == 2)
-    assert rows[0][:6] == ["shop.revenue", "view", "running", "12,345", "6", "7"]
-    assert rows[1][0] == "shop.top"
-    assert rows[1][8] == "ValueError: <b>boom</b>"
-    assert text(browser, "#queries-failed") == "1"
+@pytest.mark.parametrize(
+    ("fields", "count"),
+    [
+        ({"from": "beginning", "value": "APAC"}, 20),
+        ({"from": "0", "header": "source=app"}, 30),
+        ({"from": "@2020-01-01", "key": "ORDER-1"}, 11),
+        ({"from": "beginning", "value": "' OR 1=1 --"}, 0),
+    ],
+)
+def test_records_are_found_by_place_time_key_value_and_header(
+    browser: webdriver.Chrome, fields: dict[str, str], count: int
+) -> None:
+    go(browser, "topics/orders")
+    for name, words in fields.items():
+        write(browser, f"#{name}", words)
+    click(browser, "#read")
+    said = eventually(lambda: text(browser, "#tail-count"), lambda told: "found in" in told)
+    assert said.startswith(f"{count} found")
+    assert text(browser, "#tail-status") == "paused"
 
 
-def test_a_query_in_the_page_is_allowed_and_nothing_is_fetched_from_elsewhere(browser: webdriver.Chrome) -> None:
+def test_what_is_in_the_log_is_text_and_never_markup(browser: webdriver.Chrome) -> None:
+    go(browser, "topics/payments")
+    write(browser, "#from", "beginning")
+    click(browser, "#read")
+    items = eventually(lambda: listed(browser), lambda found: any(HTML in one for one in found))
+    assert any("base64" in one for one in items)
+    script = "return [...document.querySelectorAll('.item')].find((item) => item.innerText.includes('onerror')).click()"
+    browser.execute_script(script)
+    eventually(lambda: text(browser, "#record"), lambda said: said.count(HTML) >= 3)
+    assert browser.execute_script("return document.querySelectorAll('#screen img').length") == 0
+
+
+def test_a_record_is_written_and_a_group_replays_from_it(stage: Stage, browser: webdriver.Chrome) -> None:
+    go(browser, "topics/empty")
+    eventually(lambda: text(browser, "#tail-status"), lambda said: said == "live")
+    click(browser, "#produce")
+    write(browser, "#new-key", "by hand")
+    write(browser, "#new-value", '{"n": 1}')
+    write(browser, "#new-headers", "why=test")
+    click(browser, "#dialog-do")
+    eventually(lambda: listed(browser), lambda items: len(items) == 1 and "by hand" in items[0])
+    click(browser, ".list .item")
+    eventually(lambda: text(browser, "#record"), lambda said: "why" in said)
+    click(browser, "#replay")
+    write(browser, "#replay-group", "again")
+    click(browser, "#dialog-do")
+    eventually(lambda: stage.get("/groups/again"), lambda told: told[0] == 200)
+    [offset] = stage.get("/groups/again")[1]["offsets"]
+    assert (offset["topic"], offset["committed"], offset["lag"]) == ("empty", 0, 1)
+
+
+def test_a_group_shows_its_lag_in_records_and_seconds_over_time(browser: webdriver.Chrome) -> None:
+    go(browser, "groups")
+    assert "billing" in [row[0] for row in rows(browser, "Groups")]
+    go(browser, "groups/billing")
+    found = eventually(lambda: rows(browser, "Offsets"), lambda told: len(told) == 3)
+    assert all(int(row[4]) > 0 and row[5].endswith(("s", "min")) for row in found)
+    eventually(lambda: browser.execute_script("return document.querySelectorAll('svg .line').length"), lambda n: n == 2)
+    assert "Nobody is in it now" in text(browser, "#screen")
+    keep_shot(browser, "group")
+
+
+def test_queues_show_attempts_and_dead_letters_are_redriven(stage: Stage, browser: webdriver.Chrome) -> None:
+    go(browser, "queues")
+    assert rows(browser, "Queues")[0][:3] == ["mailers", "mails", "5"]
+    go(browser, "queues/mailers")
+    found = eventually(lambda: rows(browser, "Next records"), lambda told: len(told) == 5)
+    assert found[0][1:4] == ["available", "1", "m-3"]
+    keep_shot(browser, "queue")
+    go(browser, "dead-letters/mails.dead")
+    found = eventually(lambda: rows(browser, "Dead letters"), lambda told: len(told) == 2)
+    assert found[0][4] == "rejected by a consumer"
+    keep_shot(browser, "dead-letters")
+    click(browser, '.redrive[data-letter="0:0"]')
+    confirm(browser)
+    eventually(lambda: rows(browser, "Dead letters"), lambda told: [row[0] for row in told] == ["0:1"])
+    click(browser, "#redrive-all")
+    confirm(browser)
+    eventually(lambda: text(browser, "#screen"), lambda said: "No dead letters" in said)
+    assert stage.get("/topics/mails")[1]["partitions"][0]["records"] >= 10
+
+
+def test_pipelines_are_a_graph_with_the_numbers_of_each_query(browser: webdriver.Chrome) -> None:
+    go(browser, "pipelines")
     script = """
-        const done = arguments[0];
-        fetch("query", {method: "POST", headers: {"Content-Type": "application/json"},
-            body: JSON.stringify({sql: "SELECT count(*) FROM top"})}).then(a => a.json()).then(a => done(a.rows));
+        const words = (node) => [...node.querySelectorAll("text")].map((text) => text.textContent).join(", ");
+        return [...document.querySelectorAll(".graph a")].map((node) => [node.getAttribute("href"), words(node)])
     """
-    assert browser.execute_async_script(script) == [[19]]
-    script = "return performance.getEntriesByType('resource').map(e => new URL(e.name).origin)"
+    nodes = eventually(lambda: dict(browser.execute_script(script)), lambda found: len(found) == 9)
+    revenue = nodes["#/queries/shop/revenue"]
+    for fact in ("running", "118.4/s", "lag ", "watermark", "late 6", "dead 3", "state 3.2 MiB"):
+        assert fact in revenue
+    assert browser.execute_script("return document.querySelectorAll('.graph .edge').length") == 8
+    assert browser.execute_script("return document.querySelectorAll('.trouble-node').length") == 1
+    keep_shot(browser, "pipelines")
+
+
+def test_a_query_shows_its_batches_its_plan_and_its_last_error(browser: webdriver.Chrome) -> None:
+    go(browser, "queries/shop/revenue")
+    eventually(lambda: text(browser, "#plan"), lambda said: "HashAggregate" in said)
+    assert browser.execute_script("return document.querySelectorAll('svg .point').length") == 40
+    assert browser.execute_script("return document.querySelectorAll('svg rect.bar').length") == 4
+    keep_shot(browser, "query")
+    go(browser, "queries/shop/top")
+    assert text(browser, "#last-error") == f"ValueError: {HTML}"
+
+
+def test_a_query_is_told_to_restart_and_nobody_who_obeys_is_said(stage: Stage, browser: webdriver.Chrome) -> None:
+    entry = stage.get("/queries/shop/top")[1]
+    assert entry["state"] == "failed"
+    go(browser, "queries/shop/top")
+    click(browser, "#stop")
+    confirm(browser)
+    eventually(lambda: text(browser, "#toasts"), lambda said: "shop.top is failed" in said)
+
+
+def test_a_view_is_browsed_filtered_charted_and_followed(stage: Stage, browser: webdriver.Chrome) -> None:
+    go(browser, "views")
+    assert ["shop.revenue", "live", "30"] in [row[:3] for row in rows(browser, "Views")]
+    go(browser, "views/shop.revenue")
+    points = "return document.querySelectorAll('svg .point').length"
+    eventually(lambda: browser.execute_script(points), lambda n: n == 30)
+    assert rows(browser, "Rows")[0] == ["2026-01-02 03:30:00", "300", "30"]
+    stage.write("shop.revenue", [minute(31, 999.5)])
+    eventually(lambda: browser.execute_script(points), lambda n: n == 31)
+    eventually(lambda: rows(browser, "Rows")[0], lambda row: row == ["2026-01-02 03:31:00", "999.5", "31"])
+    eventually(lambda: listed(browser), lambda items: items and "999.5" in items[0])
+    write(browser, "#where", "orders<3")
+    click(browser, "form button")
+    eventually(lambda: rows(browser, "Rows"), lambda found: [row[2] for row in found] == ["2", "1"])
+    keep_shot(browser, "view")
+    write(browser, "#where", "nope=1; DROP TABLE x")
+    click(browser, "form button")
+    eventually(lambda: text(browser, "#screen"), lambda said: "has no column 'nope'" in said)
+    assert all("400" in entry["message"] for entry in browser.get_log("browser"))
+    go(browser, "views/shop.top")
+    eventually(lambda: browser.execute_script("return document.querySelectorAll('rect.bar').length"), lambda n: n == 14)
+
+
+def test_late_and_dead_rows_say_why(browser: webdriver.Chrome) -> None:
+    go(browser, "aside")
+    eventually(lambda: [row[0] for row in rows(browser, "Topics of late and dead rows")], lambda n: "orders.late" in n)
+    go(browser, "aside/orders.late")
+    [row] = eventually(lambda: rows(browser, "Rows"), len)
+    assert row[1:5] == ["late", "30 minutes behind the watermark", "orders 0:7", "shop.revenue"]
+    go(browser, "aside/orders.dead")
+    [row] = eventually(lambda: rows(browser, "Rows"), len)
+    assert (row[1], row[2], row[7]) == ("not JSON", HTML, "{oops")
+    keep_shot(browser, "dead-rows")
+
+
+def test_alerts_say_what_became_of_them(browser: webdriver.Chrome) -> None:
+    go(browser, "alerts")
+    [row] = eventually(lambda: rows(browser, "Alerts"), len)
+    assert row == ["shop.fraud", "running", "4", "1", "1"]
+    go(browser, "alerts/shop/fraud")
+    found = eventually(lambda: rows(browser, "Alerts sent"), lambda told: len(told) == 4)
+    assert [one[1] for one in found] == ["waiting", "sent", "dead", "sent"]
+    assert found[2][2] == "the receiver answered 410"
+    keep_shot(browser, "alert")
+
+
+@pytest.mark.parametrize("name", ["topics/nowhere", "groups/nobody", "views/none.such", "queries/a/b", "queues/nobody"])
+def test_what_is_not_there_is_said(shared: webdriver.Chrome, name: str) -> None:
+    go_anyway = "location.hash = arguments[0]"
+    shared.execute_script(go_anyway, f"#/{name}")
+    eventually(lambda: text(shared, "#screen"), lambda said: "There is n" in said or "there is no" in said)
+    shared.get_log("browser")
+
+
+def test_the_keyboard_is_enough(browser: webdriver.Chrome) -> None:
+    go(browser, "overview")
+    body = browser.find_element(By.TAG_NAME, "body")
+    body.send_keys("g", "t")
+    eventually(lambda: text(browser, "h1"), lambda said: said == "Topics")
+    browser.find_element(By.ID, "screen").send_keys("/")
+    eventually(lambda: browser.switch_to.active_element.get_attribute("id"), lambda at: at in ("filter", "internal"))
+    browser.execute_script("document.activeElement.blur()")
+    browser.find_element(By.TAG_NAME, "body").send_keys("?")
+    eventually(lambda: browser.find_element(By.ID, "help").get_attribute("open"), bool)
+    browser.switch_to.active_element.send_keys(Keys.ESCAPE)
+    eventually(lambda: browser.find_element(By.ID, "help").get_attribute("open"), lambda still: not still)
+    browser.execute_script("document.activeElement.blur(); window.scrollTo(0, 0)")
+    browser.find_element(By.TAG_NAME, "body").send_keys(Keys.TAB)
+    outline = "return getComputedStyle(document.activeElement).outlineStyle"
+    assert browser.execute_script(outline) == "solid"
+
+
+def test_light_and_dark_are_switched_and_remembered(browser: webdriver.Chrome) -> None:
+    ground = "return getComputedStyle(document.body).backgroundColor"
+    scheme(browser, "light")
+    light = browser.execute_script(ground)
+    scheme(browser, "dark")
+    assert browser.execute_script(ground) != light
+    click(browser, "#theme")
+    assert browser.execute_script(ground) == light
+    browser.refresh()
+    eventually(lambda: browser.execute_script(ground), lambda colour: colour == light)
+    browser.execute_script("localStorage.clear(); delete document.documentElement.dataset.theme")
+    scheme(browser, "light")
+
+
+@pytest.mark.skipif(not AXE.exists() and not os.environ.get("CI"), reason="axe-core is not here: scripts/fetch-axe")
+@pytest.mark.parametrize(("colours", "width"), [("light", 1280), ("dark", 360)])
+def test_everybody_can_use_every_screen(browser: webdriver.Chrome, colours: str, width: int) -> None:
+    scheme(browser, colours)
+    resize(browser, width, 900)
+    found: dict[str, Any] = {}
+    for name in SCREENS:
+        go(browser, name)
+        if wrong := violations(browser):
+            found[name] = wrong
+        wide = browser.execute_script("return document.documentElement.scrollWidth")
+        assert wide <= width, f"{name} is {wide} wide"
+        keep_shot(browser, f"{name.replace('/', '-')}-{width}-{colours}")
+    resize(browser, 1280, 1100)
+    scheme(browser, "light")
+    assert not found, json.dumps(found, indent=1)
+
+
+def test_many_changes_stay_a_bounded_number_of_elements(stage: Stage, browser: webdriver.Chrome) -> None:
+    """The functional side of benchmarks/bench_page.py, which measures frames: nothing grows without bounds, and what is
+    not shown is counted."""
+    stage.make("torrent", 2)
+    go(browser, "topics/torrent")
+    eventually(lambda: text(browser, "#tail-status"), lambda said: said == "live")
+    for _ in range(5):
+        stage.produce("torrent", [order(at) for at in range(5_000)])
+    eventually(lambda: text(browser, "#tail-count"), lambda said: said.startswith("25K came"))
+    assert "not shown" in text(browser, "#tail-count")
+    assert browser.execute_script("return document.querySelectorAll('.list .item').length") < 60
+    tall = browser.execute_script("return document.querySelector('.list .pad').offsetHeight")
+    assert tall <= 2000 * 27
+
+
+def test_nothing_is_fetched_from_elsewhere(browser: webdriver.Chrome) -> None:
+    script = "return performance.getEntriesByType('resource').map((entry) => new URL(entry.name).origin)"
     assert set(browser.execute_script(script)) == {browser.execute_script("return location.origin")}
-    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 
-def test_the_page_says_when_the_node_is_gone(live: LiveNode, browser: webdriver.Chrome) -> None:
-    ARTEFACTS.mkdir(parents=True, exist_ok=True)
-    browser.save_screenshot(str(ARTEFACTS / "page.png"))
-    live.node.stop()
-    eventually(lambda: text(browser, "#status"), lambda found: found == "the node does not answer")
+def test_the_page_says_when_the_node_is_gone_and_comes_back_with_it(stage: Stage, shared: webdriver.Chrome) -> None:
+    go(shared, "topics/orders")
+    eventually(lambda: text(shared, "#tail-status"), lambda said: said == "live")
+    os.kill(stage.server_pid(), 9)
+    eventually(lambda: text(shared, "#status"), lambda said: said == "the node does not answer")
+    eventually(lambda: text(shared, "#status"), lambda said: said == "live")
+    stage.produce("orders", [(b"after all", b"{}", [])])
+    eventually(lambda: listed(shared), lambda items: items and "after all" in items[0])

@@ -114,3 +114,10 @@ def test_a_devices_clock_is_put_right_by_when_its_message_came() -> None:
     times = found.rows.column("at").cast(pa.int64()).to_pylist()
     assert times == [100_000_000 + 1_000_000 - 101_000_000, 100_000_000], "the first record came at 1 s"
     assert found.rows.column("clock_offset_ms").to_pylist() == [-100_000, None]
+
+
+def test_the_payload_of_an_event_counts_also_where_it_comes_as_a_text() -> None:
+    payload = {"id": 1, "name": "x"}
+    found = taken_apart([payload, json.dumps(payload), '"', None, b'"{', "no payload"], form="outbox")
+    assert [(row["id"], row["name"]) for row in found.rows.to_pylist()] == [(1, "x"), (1, "x")]
+    assert [one.row for one in found.dead] == [2, 3, 4, 5]

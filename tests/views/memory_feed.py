@@ -68,6 +68,9 @@ class MemoryFeed:
             last = {key: offset for offset, _, key, _ in kept.records}
             kept.records = [record for record in kept.records if last[record[2]] == record[0]]
 
+    def cluster_id(self) -> str | None:
+        return "memory"
+
     def partitions(self, topic: str) -> list[int]:
         return list(self.bounds(topic))
 

@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
-from headrace.views.reading import SqliteReader
-from headrace.views.sqlite import SqliteStore
+from headrace.views.sqlite_reading import SqliteStores
+from tests.views.reader_laws import ReaderLaws
 from tests.views.store_laws import TOPIC_ID, Opened, StoreLaws, batch, sale, spec
 
 
 def opened_in(folder: Path) -> Opened:
-    return Opened(SqliteStore(folder / "shop.sqlite"), SqliteReader(folder, lambda: ["shop"]))
+    stores = SqliteStores(folder)
+    return Opened(stores.open("shop"), stores.reader(lambda: ["shop"]), stores)
 
 
-class TestSqliteStore(StoreLaws):
+class TestSqliteStore(StoreLaws, ReaderLaws):
     @pytest.fixture
     def place(self, tmp_path: Path) -> Path:
         return tmp_path
@@ -33,7 +34,7 @@ def test_a_file_that_is_no_store_is_thrown_away(tmp_path: Path) -> None:
     (tmp_path / "shop.sqlite").write_bytes(b"this is not a database, " * 500)
     opened = opened_in(tmp_path)
     assert opened.store.builds() == []
-    opened.store.close()
+    opened.close()
 
 
 def test_a_store_of_another_format_is_thrown_away(tmp_path: Path) -> None:
@@ -43,7 +44,7 @@ def test_a_store_of_another_format_is_thrown_away(tmp_path: Path) -> None:
     db.close()
     opened = opened_in(tmp_path)
     assert opened.store.builds() == []
-    opened.store.close()
+    opened.close()
 
 
 def test_readers_do_not_wait_for_a_writer_and_see_one_state(tmp_path: Path) -> None:
@@ -56,7 +57,7 @@ def test_readers_do_not_wait_for_a_writer_and_see_one_state(tmp_path: Path) -> N
         assert [row[2] for row in opened.rows()] == [1.0]
         writer.execute("ROLLBACK")
     writer.close()
-    opened.store.close()
+    opened.close()
 
 
 def test_a_row_is_found_by_its_key_through_the_index(tmp_path: Path) -> None:
@@ -66,4 +67,4 @@ def test_a_row_is_found_by_its_key_through_the_index(tmp_path: Path) -> None:
         plan = db.execute("EXPLAIN QUERY PLAN SELECT * FROM sales WHERE ifnull(\"region\", x'') = 'EU'").fetchall()
     db.close()
     assert "USING INDEX sales~1~key" in str(plan)
-    opened.store.close()
+    opened.close()

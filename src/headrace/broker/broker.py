@@ -10,11 +10,13 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from headrace.broker import error_codes
+from headrace.broker.control import ControlServer
 from headrace.broker.dynamic_settings import DynamicSettings
 from headrace.broker.fetch_sessions import FetchSessions
 from headrace.broker.group_configs import GroupConfigs
@@ -25,6 +27,7 @@ from headrace.broker.groups.settings import GroupSettings
 from headrace.broker.metrics import Metrics
 from headrace.broker.metrics_server import MetricsServer
 from headrace.broker.overflow import Overflow
+from headrace.broker.quotas import Quotas
 from headrace.broker.server import Server
 from headrace.broker.shares.coordinator import ShareCoordinator
 from headrace.broker.transactions.coordinator import TransactionCoordinator
@@ -35,6 +38,7 @@ from headrace.log.files import DiskFiles, Files
 from headrace.log.group_commit import GroupCommit
 from headrace.log.job import Job
 from headrace.log.partition import PartitionLog
+from headrace.log.snapshot import take_cut, write_snapshot
 from headrace.log.store import LogStore, Topic
 from headrace.settings import BrokerSettings, host_port
 
@@ -61,6 +65,7 @@ class Broker:
     server: Server
     dynamic_settings: DynamicSettings
     group_configs: GroupConfigs
+    quotas: Quotas
     loop: asyncio.AbstractEventLoop
     advertised_host: str
     advertised_port: int
@@ -72,10 +77,13 @@ class Broker:
         self.fetch_max_bytes: int = settings.value("fetch.max.bytes")
         self.port = 0
         self.metrics_address: str | None = None
-        """Where the metrics can be had."""
+        """Where the metrics can be had, if that was asked for."""
         self._files = files or DiskFiles()
         self._metrics = MetricsServer(Metrics(self).text)
+        self._control = ControlServer(settings.data, self.snapshot)
         self._maintenance: asyncio.Task[None] | None = None
+        self._tending = asyncio.Lock()
+        """Held by who removes, replaces or indexes files of the log, or must not have it done."""
         self._job: Job | None = None
         self._stopping = False
         self._wake = asyncio.Event()
@@ -102,6 +110,8 @@ class Broker:
         self.dynamic_settings.load()
         self.group_configs = GroupConfigs(settings, self._files, settings.data)
         self.group_configs.load()
+        self.quotas = Quotas(self.clock, self._files, settings.data)
+        self.quotas.load()
         defaults = self.dynamic_settings.topic_defaults()
         self.store = LogStore.open(settings.data, files=self._files, clock=self.clock, defaults=defaults)
         self.commit = GroupCommit(self.loop.call_soon_threadsafe)
@@ -138,6 +148,7 @@ class Broker:
         self.advertised_port = settings.advertised_port or self.port
         self.dynamic_settings.note_address(self.host, self.port, self.advertised_host, self.advertised_port)
         self._maintenance = self.loop.create_task(self._maintain())
+        await self._control.start()
         self._started = True
 
     async def stop(self) -> None:
@@ -146,6 +157,7 @@ class Broker:
             return
         self._started = False
         self.overflow.close()
+        await self._control.stop()
         await self._metrics.stop()
         await self.server.stop()
         self._stopping = True
@@ -174,16 +186,19 @@ class Broker:
         wanted = self.settings.value("headrace.metrics.listener")
         if not wanted:
             return
-        host, port = host_port(wanted, _METRICS_PORT)
         try:
-            port = await self._metrics.start(host, port)
+            self.metrics_address = await self.serve_metrics(*host_port(wanted, _METRICS_PORT))
         except OSError as error:
             await self.server.stop()
             raise InvalidConfig(
                 f"metrics cannot be served at {wanted}: {error.strerror or error}.",
                 hint="Choose another address in headrace.metrics.listener (--metrics HOST:PORT).",
             ) from error
-        self.metrics_address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    async def serve_metrics(self, host: str, port: int) -> str:
+        """Answer ``GET /metrics`` from now on; where. Once."""
+        port = await self._metrics.start(host, port)
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     # What handlers share ---------------------------------------------------------------------------------------
 
@@ -260,7 +275,14 @@ class Broker:
     async def maintain_once(self, *, retention: bool = True) -> None:
         """Do all that is due now; the slow parts in a thread."""
         await self._run_jobs(self.store.jobs(retention=retention))
-        await self.loop.run_in_executor(None, self.store.remove_deleted)
+        async with self._tending:
+            await self.loop.run_in_executor(None, self.store.remove_deleted)
+
+    async def snapshot(self, folder: Path) -> None:
+        """Make a folder of the log as it is at one moment."""
+        async with self._tending:
+            cut = take_cut(self.store)
+            await self.loop.run_in_executor(None, write_snapshot, cut, folder)
 
     async def _run_jobs(self, jobs: Iterator[Job]) -> None:
         for job in jobs:
@@ -268,9 +290,10 @@ class Broker:
                 return
             self._job = job
             try:
-                await self.loop.run_in_executor(None, job.run)
-                if not job.partition.deleted:
-                    job.finish()
+                async with self._tending:
+                    await self.loop.run_in_executor(None, job.run)
+                    if not job.partition.deleted:
+                        job.finish()
             except (HeadraceError, OSError) as error:
                 _logger.error("maintenance of partition %s failed: %s", job.partition.name, error)
 

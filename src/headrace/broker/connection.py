@@ -86,7 +86,7 @@ class Connection(asyncio.BufferedProtocol):
         self._corked = False
         self._backlog: deque[bytearray] = deque()
         self._blocked = False
-        self._held = False
+        self._holds = 0
         self._resting = False
         self._write_paused = False
         self._reading_paused = False
@@ -219,13 +219,13 @@ class Connection(asyncio.BufferedProtocol):
                 self._maybe_unblock()
 
     def hold(self) -> None:
-        """Handle and read nothing more until ``let_go``."""
-        self._held = True
+        """Handle and read nothing more until ``let_go``; several may hold it."""
+        self._holds += 1
         self._block()
 
     def let_go(self) -> None:
         """Go on with what has come meanwhile."""
-        self._held = False
+        self._holds -= 1
         self._maybe_unblock()
 
     def close(self, reason: str | None = None) -> None:
@@ -425,7 +425,7 @@ class Connection(asyncio.BufferedProtocol):
             self._draining = False
 
     def _has_room(self) -> bool:
-        if self.closed or self._held or self._resting or self.congested:
+        if self.closed or self._holds or self._resting or self.congested:
             return False
         return len(self._slots) < self.server.max_pending
 

@@ -34,6 +34,7 @@ __all__ = [
     "describe_group",
     "describe_topic",
     "described_drops",
+    "described_in_flight",
     "ensure_broker",
     "topic_configs",
 ]
@@ -61,6 +62,14 @@ _DROPPED: Final = Definition(
     ConfigType.LONG,
     "0",
     "How many records went because headrace.overflow is 'drop' and the topic was full. It cannot be set.",
+    read_only=True,
+)
+
+_IN_FLIGHT: Final = Definition(
+    "headrace.in.flight",
+    ConfigType.LONG,
+    "0",
+    "How many records consumers of the share group hold at the moment. It cannot be set.",
     read_only=True,
 )
 
@@ -118,6 +127,13 @@ def describe_group(
         for item in GROUP_DEFINITIONS.values()
         if _is_wanted(item, names)
     ]
+
+
+def described_in_flight(
+    held: int, names: Collection[str] | None, synonyms: bool, documentation: bool
+) -> list[dict[str, Any]]:
+    """How many records the consumers of a share group hold, in the form of a setting: so that any client can ask."""
+    return [_shown(_IN_FLIGHT, [], str(held), synonyms, documentation)] if _is_wanted(_IN_FLIGHT, names) else []
 
 
 def broker_configs(

@@ -13,8 +13,9 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headrace.broker.exposition import Family, Kind, Sample, lines
+from headrace.broker.quotas import CONSUMER, PRODUCER
 from headrace.errors import HeadraceError
+from headrace.exposition import Family, Kind, Sample, lines
 
 if TYPE_CHECKING:
     from headrace.broker.broker import Broker
@@ -87,13 +88,28 @@ class Metrics:
         broker = self._broker
         server, commit, transactions = broker.server, broker.commit, broker.transactions
         yield _one("kafka_brokers", "gauge", "Nodes of the cluster.", 1)
+        address = f"{broker.advertised_host}:{broker.advertised_port}"
+        info: list[Sample] = [((address, str(broker.store.node_id)), 1)]
+        yield Family("kafka_broker_info", "gauge", "The nodes.", ("address", "id"), info)
         yield _one("headrace_connections", "gauge", "Connections that are open.", len(server.connections))
         yield _one("headrace_connections_total", "counter", "Connections since the start.", server.accepted)
         requests = [((api.name,), server.requests[api.key]) for api in server.apis.values()]
         yield Family("headrace_requests_total", "counter", "Requests since the start.", ("api",), requests)
-        yield _one("headrace_synced_files_total", "counter", "Files synced for producers.", commit.syncs)
-        times: list[Sample] = [((), commit.rounds), ((), commit.sync_seconds)]
-        yield Family("headrace_sync_seconds", "summary", "Rounds of syncs, and how long they took.", (), times)
+        yield Family("headrace_fsync_seconds", "histogram", "Syncs of one file.", (), [((), commit.syncs)])
+        yield Family(
+            "headrace_group_commit_seconds",
+            "histogram",
+            "Rounds of syncs: all files that producers wait for at a time.",
+            (),
+            [((), commit.rounds)],
+        )
+        yield _counted(
+            "headrace_quota_throttled_requests_total",
+            "counter",
+            "Requests of clients that were over their quota, since the start.",
+            "quota",
+            {name: broker.quotas.throttled[name] for name in (PRODUCER, CONSUMER)},
+        )
         phases = Counter(transaction.phase.name.lower() for transaction in transactions.transactions().values())
         yield _counted("headrace_transactional_ids", "gauge", "Transactional ids by their state.", "state", phases)
         outcomes = {outcome: transactions.ended[outcome] for outcome in ("abort", "commit")}
@@ -229,8 +245,17 @@ class Metrics:
         lags = ((position.labels, position.lag) for position in positions)
         yield Family("kafka_consumergroup_lag", "gauge", "How many records a group is behind.", labels, lags)
         sums: Counter[tuple[str, str]] = Counter()
+        ends: Counter[tuple[str, str]] = Counter()
         for position in positions:
             sums[position.labels[:2]] += position.lag
+            ends[position.labels[:2]] += position.offset
+        yield Family(
+            "kafka_consumergroup_current_offset_sum",
+            "gauge",
+            "What a group has committed, over all partitions.",
+            labels[:2],
+            list(ends.items()),
+        )
         yield Family(
             "kafka_consumergroup_lag_sum",
             "gauge",

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Final
 
-from headrace.broker.exposition import CONTENT_TYPE
+from headrace.exposition import CONTENT_TYPE
 
 __all__ = ["MetricsServer"]
 

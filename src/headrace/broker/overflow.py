@@ -126,12 +126,19 @@ class _Loop(Protocol):
 class Brake:
     """What slows one request down. While it is on, its connection is not read and its answer waits."""
 
-    __slots__ = ("_on", "_then", "throttle_ms")
+    __slots__ = ("_least_ms", "_on", "_then", "throttle_ms")
 
     def __init__(self, throttle_ms: int, *, on: bool) -> None:
         self.throttle_ms = throttle_ms
+        self._least_ms = 0
         self._on = on
         self._then: Callable[[], None] | None = None
+
+    def at_least(self, throttle_ms: int) -> Brake:
+        """The same, for a client that is over its quota too."""
+        self._least_ms = throttle_ms
+        self.throttle_ms = max(self.throttle_ms, throttle_ms)
+        return self
 
     def when_off(self, then: Callable[[], None]) -> None:
         """Call once it is off; at once if it is."""
@@ -144,7 +151,7 @@ class Brake:
         """Turn it off."""
         self._on = False
         if caught_up:
-            self.throttle_ms = 0
+            self.throttle_ms = self._least_ms
         if self._then is not None:
             self._then()
 

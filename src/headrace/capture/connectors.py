@@ -1,8 +1,8 @@
 """What is declared as configurations of connectors: pure, one connector per database of an app.
 
-A change goes: Debezium gives it the topic ``PREFIX.schema.table``; ``source`` is copied into a header; changes of our
-own tables (heartbeat and signals) are left out; the topic becomes the name in the app. A password is a reference to a
-variable of the worker's environment.
+A change goes: Debezium gives it the topic ``PREFIX.schema.table``; the topic becomes the name in the app; changes of
+our own tables (heartbeat and signals) are left out; the worker's converter writes it, and ``source`` into a header. A
+password is a reference to a variable of the worker's environment.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from headrace.capture.declarations import Captured, DatabaseSource, MariaDB, Pos
 __all__ = ["Connector", "captures", "connectors_of", "topic_config"]
 
 HEARTBEAT_MS = 5000
+_PREDICATES = "org.apache.kafka.connect.transforms.predicates"
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9_]+")
 
 
@@ -138,8 +139,8 @@ def _common(connector: Connector, own_schema: str) -> dict[str, str]:
         "incremental.snapshot.watermarking.strategy": "INSERT_DELETE",
         "heartbeat.interval.ms": str(HEARTBEAT_MS),
         "topic.heartbeat.prefix": f"headrace.connect.{connector.app}.heartbeat",
-        "max.batch.size": "4096",
-        "max.queue.size": "16384",
+        "max.batch.size": "2048",
+        "max.queue.size": "4096",  # more only waits, and Java's garbage collector copies what waits
         "max.queue.size.in.bytes": str(48 << 20),
         "poll.interval.ms": "20",
         "decimal.handling.mode": "string",
@@ -150,10 +151,10 @@ def _common(connector: Connector, own_schema: str) -> dict[str, str]:
         "extended.headers.enabled": "false",
         "exactly.once.support": "required",
         "transaction.boundary": "poll",
-        "errors.max.retries": "-1",
-        "retriable.restart.connector.wait.ms": "2000",
+        # a task that starts itself anew drops what it has not handed over, of which a part may be written: it is to
+        # fail, and the supervisor mends what was torn before it starts another
+        "errors.max.retries": "0",
         "topic.creation.default.partitions": "1",
-        "topic.creation.default.replication.factor": "-1",
         "topic.creation.default.cleanup.policy": "compact",
         **_keys(connector.tables),
     }
@@ -164,7 +165,7 @@ def _postgres(connector: Connector, own_schema: str) -> dict[str, str]:
     own = [f"{own_schema}.{connector.heartbeat_table}", f"{own_schema}.{connector.signal_table}"]
     options = connector.source.options
     return {
-        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "connector.class": "headrace.connect.postgres.CalmPostgresConnector",
         "database.dbname": connector.source.database,
         **{f"database.{name}": options[name] for name in ("sslmode", "sslcert", "sslkey") if name in options},
         **({"database.sslrootcert": options["sslrootcert"]} if "sslrootcert" in options else {}),
@@ -176,6 +177,7 @@ def _postgres(connector: Connector, own_schema: str) -> dict[str, str]:
         "publication.name": connector.slot,
         "publication.autocreate.mode": "disabled",
         "status.update.interval.ms": "2000",
+        "statistics.metrics.enabled": "false",  # a thread that counts each change's latency, for nobody
         "table.include.list": ",".join([_names(connector.tables), *(re.escape(name) for name in own)]),
         "heartbeat.action.query": f"UPDATE {beat} SET beat = now()",
         "interval.handling.mode": "string",
@@ -202,7 +204,7 @@ def _binlog(connector: Connector, own_schema: str, bootstrap: str, access: Mappi
         "database.include.list": ",".join(sorted({re.escape(_database(table)) for table in connector.tables})),
         "table.include.list": ",".join([_names(connector.tables), *(re.escape(name) for name in own)]),
         "heartbeat.action.query": f"UPDATE `{own_schema}`.`{connector.heartbeat_table}` SET beat = now(6)",
-        # our own tables too: of a table that no snapshot has seen, a change cannot be read
+        # our own tables at least: a snapshot of something is what begins the history of schemas
         "snapshot.mode": "initial",
         "snapshot.include.collection.list": known,
         "include.schema.changes": "true",
@@ -213,51 +215,33 @@ def _binlog(connector: Connector, own_schema: str, bootstrap: str, access: Mappi
         history: "io.debezium.storage.kafka.history.KafkaSchemaHistory",
         f"{history}.kafka.bootstrap.servers": bootstrap,
         f"{history}.kafka.topic": connector.schema_topic,
-        f"{history}.store.only.captured.tables.ddl": "true",
+        # all tables of the databases: of one that is captured later, changes are read that happened before
+        f"{history}.store.only.captured.tables.ddl": "false",
+        f"{history}.store.only.captured.databases.ddl": "true",
         **clients,
     }
 
 
 def _transforms(connector: Connector, own_schema: str) -> dict[str, str]:
-    """Our own tables left out, position into a header, then each topic its name; an outbox's rows become events.
-
-    Tombstones get their names first: they have no value to take a position from, and so are no longer taken for it.
-    """
+    """Each topic its name, our own tables left out; an outbox's rows become events."""
     own = [f"{own_schema}.{connector.heartbeat_table}", f"{own_schema}.{connector.signal_table}"]
-    topics = {f"{connector.name}.{table.source.table_name}": table for table in connector.tables}
-    plain = [topic for topic, table in topics.items() if table.outbox is None]
-    package = "org.apache.kafka.connect.transforms"
-    chain = {"drop": {"type": f"{package}.Filter", "predicate": "own"}}
-    predicates = {"own": {"type": "TopicNameMatches", "pattern": _any_of(f"{connector.name}.{name}" for name in own)}}
-    if plain:
-        predicates["tombstone"] = {"type": "RecordIsTombstone"}
-        predicates["plain"] = {"type": "TopicNameMatches", "pattern": _any_of(plain)}
-        names = _names_of([(topic, topics[topic].topic) for topic in plain])
-        chain |= {f"tombstone{n}": {**one, "predicate": "tombstone"} for n, one in enumerate(names)}
-        copied = {"fields": "source", "headers": "source", "operation": "copy", "predicate": "plain"}
-        chain["position"] = {"type": f"{package}.HeaderFrom$Value", **copied}
-        chain |= {f"name{n}": one for n, one in enumerate(names)}
-    for n, (topic, table) in enumerate((t, table) for t, table in topics.items() if table.outbox is not None):
-        predicates[f"outbox{n}"] = {"type": "TopicNameMatches", "pattern": re.escape(topic)}
-        chain[f"outbox{n}"] = {**_outbox(table), "predicate": f"outbox{n}"}
-    flat = {f"transforms.{name}.{key}": value for name, one in chain.items() for key, value in one.items()}
-    for name, one in predicates.items():
-        flat |= {f"predicates.{name}.{key}": value for key, value in one.items()}
-        flat[f"predicates.{name}.type"] = f"{package}.predicates.{one['type']}"
-    return {"transforms": ",".join(chain), "predicates": ",".join(predicates), **flat}
+    names = {f"{connector.name}.{name}": "" for name in own}
+    chain = {"names": {"type": "headrace.connect.TopicNames"}}
+    predicates: dict[str, dict[str, str]] = {}
+    for n, table in enumerate(connector.tables):
+        topic = f"{connector.name}.{table.source.table_name}"
+        if table.outbox is None:
+            names[topic] = table.topic
+        else:
+            predicates[f"outbox{n}"] = {"type": f"{_PREDICATES}.TopicNameMatches", "pattern": re.escape(topic)}
+            chain[f"outbox{n}"] = {**_outbox(table), "predicate": f"outbox{n}"}
+    chain["names"]["topics"] = "\n".join(f"{topic}={name}" for topic, name in names.items())
+    return {**_flat("transforms", chain), **_flat("predicates", predicates)}
 
 
-def _names_of(pairs: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
-    """Transforms that give topics their names: one for all that are called like their table, one for each other."""
-    alike = [topic for topic, name in pairs if topic.rpartition(".")[2] == name]
-    found = []
-    if alike:
-        stems = sorted({re.escape(topic.rpartition(".")[0]) for topic in alike})
-        names = sorted({re.escape(topic.rpartition(".")[2]) for topic in alike})
-        found.append((f"(?:{'|'.join(stems)})\\.({'|'.join(names)})", "$1"))
-    found += [(re.escape(topic), name) for topic, name in pairs if topic not in alike]
-    router = "org.apache.kafka.connect.transforms.RegexRouter"
-    return [{"type": router, "regex": regex, "replacement": name} for regex, name in found]
+def _flat(kind: str, named: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    settings = {f"{kind}.{name}.{key}": value for name, one in named.items() for key, value in one.items()}
+    return {kind: ",".join(named), **settings} if named else {}
 
 
 def _outbox(table: Captured) -> dict[str, str]:
@@ -271,6 +255,7 @@ def _outbox(table: Captured) -> dict[str, str]:
         "table.field.event.payload": outbox.payload,
         "table.fields.additional.placement": ",".join(f"{column}:header:{name}" for column, name in placed),
         "table.expand.json.payload": "true",
+        "table.json.payload.null.behavior": "optional_bytes",
         "table.op.invalid.behavior": "warn",
         "route.by.field": outbox.aggregate,
         "route.topic.regex": ".*",
@@ -290,10 +275,6 @@ def _server_id(connector: Connector) -> int:
 
 def _names(tables: Iterable[Captured]) -> str:
     return ",".join(re.escape(table.source.table_name) for table in tables)
-
-
-def _any_of(topics: Iterable[str]) -> str:
-    return "|".join(re.escape(topic) for topic in topics)
 
 
 def _database(table: Captured) -> str:

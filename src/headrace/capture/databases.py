@@ -4,14 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.capture.connectors import Connector
 from headrace.capture.health import Health
 from headrace.capture.problems import Problem
 from headrace.errors import HeadraceError
+from headrace.feed.catalog import Catalog
+from headrace.feed.cluster import Cluster
 
-__all__ = ["condition", "drop", "has_reached", "health", "position", "prepare", "problems", "signal"]
+if TYPE_CHECKING:
+    from headrace.capture.truncations import Truncations
+
+__all__ = [
+    "condition",
+    "drop",
+    "has_reached",
+    "health",
+    "position",
+    "prepare",
+    "problems",
+    "signal",
+    "truncations",
+]
 
 _HOMES = {
     "postgres": ("postgres", "postgres_setup"),
@@ -73,9 +88,21 @@ def has_reached(connector: Connector, offset: Mapping[str, Any], end: Any) -> bo
     return bool(_module(connector).has_reached(offset, end))
 
 
+def truncations(connector: Connector, cluster: Cluster, catalog: Catalog) -> Truncations | None:
+    """What notices TRUNCATE, in databases where a trigger cannot."""
+    if connector.kind == "postgres":
+        return None
+    found: Truncations = _import("truncations", connector).Truncations(cluster, catalog, connector)
+    return found
+
+
 def _module(connector: Connector, place: int = 0) -> Any:
+    return _import(_HOMES[connector.kind][place], connector)
+
+
+def _import(name: str, connector: Connector) -> Any:
     try:
-        return import_module(f"headrace.capture.{_HOMES[connector.kind][place]}")
+        return import_module(f"headrace.capture.{name}")
     except ModuleNotFoundError as missing:
         raise HeadraceError(
             f"capturing from {connector.kind} needs the Python package {missing.name!r}.",

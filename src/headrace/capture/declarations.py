@@ -18,6 +18,8 @@ from headrace.errors import InvalidDeclaration
 
 __all__ = ["Captured", "DatabaseSource", "MariaDB", "MySQL", "Outbox", "Postgres", "SQLite", "Snapshot", "Source"]
 
+_THIS_MACHINE = ("localhost", "127.0.0.1", "::1", "0:0:0:0:0:0:0:1")
+
 
 class Snapshot(StrEnum):
     """What happens with the rows that are there when the capture of a table begins."""
@@ -125,8 +127,9 @@ class DatabaseSource(Source):
 
     @property
     def server(self) -> str:
-        """Which database it is: ``postgres://host:port/database``."""
-        return f"{self.kind}://{self.host}:{self.port}/{self.database}"
+        """Which database it is: ``postgres://host:port/database``. This machine has one name, however it is written."""
+        host = "localhost" if self.host in _THIS_MACHINE else self.host
+        return f"{self.kind}://{host}:{self.port}/{self.database}"
 
 
 class Postgres(DatabaseSource):

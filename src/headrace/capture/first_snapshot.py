@@ -6,14 +6,12 @@ starts (``capture-sweep``). Once it is complete, keys that its last attempt did 
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.capture.connectors import Connector
 from headrace.capture.declarations import Captured
 from headrace.capture.positions import stored_offset
-from headrace.capture.rest import ConnectRest, patiently
 from headrace.capture.snapshots import Snapshots
 from headrace.capture.sweep import sweep
 from headrace.feed.catalog import Catalog, read_catalog
@@ -45,33 +43,35 @@ class FirstSnapshot:
                 self._catalog.put(f"{_KIND}/{key}", self._notes[key])
         self._catalog.flush()
 
-    def complete(
-        self, rest: ConnectRest, snapshots: Snapshots, told: Callable[[str], None], given_up: threading.Event
-    ) -> None:
-        """Once it is complete and changes are streamed."""
-        if not self._notes:
-            return
+    def is_to_be_closed(self, offset: Mapping[str, Any] | None) -> bool:
+        """Whether it is complete, by the position that is stored, and what follows is still to be done."""
+        return bool(self._notes) and offset is not None and not offset.get("snapshot")
+
+    def repeated(self, snapshots: Snapshots) -> list[Captured]:
+        """The tables that were read more than once."""
         again = snapshots.attempts.get(self._connector.name, 0) > 1
-        tables = [table for table in self._connector.tables if self._key(table) in self._notes]
-        repeated = [table for table in tables if again or self._notes[self._key(table)]["repeated"]]
-        if repeated:
-            rest.stop_and_wait(self._connector.name, given_up)
-            for table in repeated:
-                gone = self._sweep(table, snapshots)
-                if gone:
-                    told(f"table {table.name}: {gone} rows had gone before its snapshot was repeated, and are deleted")
+        return [table for table in self._noted if again or self._notes[self._key(table)]["repeated"]]
+
+    def sweep(self, tables: list[Captured], snapshots: Snapshots, told: Callable[[str], None]) -> None:
+        """Delete what vanished between two attempts. The connector stands still meanwhile."""
         for table in tables:
+            seen = snapshots.of(self._connector.name, table.source.table_name)
+            about = {"connector": "headrace", "name": self._connector.name, "table": table.source.table_name}
+            nothing_read = seen is not None and seen.kind == "initial" and seen.rows == 0
+            gone = sweep(self._cluster, table.topic, about, nothing_read=nothing_read)
+            if gone:
+                told(f"table {table.name}: {gone} rows had gone before its snapshot was repeated, and are deleted")
+
+    def close(self) -> None:
+        """Nothing is left to do: the notes go."""
+        for table in self._noted:
             self._catalog.put(f"{_KIND}/{self._key(table)}", None)
         self._notes.clear()
         self._catalog.flush()
-        if repeated:
-            patiently(lambda: rest.resume(self._connector.name), given_up)
 
-    def _sweep(self, table: Captured, snapshots: Snapshots) -> int:
-        seen = snapshots.of(self._connector.name, table.source.table_name)
-        about = {"connector": "headrace", "name": self._connector.name, "table": table.source.table_name}
-        nothing_read = seen is not None and seen.kind == "initial" and seen.rows == 0
-        return sweep(self._cluster, table.topic, about, nothing_read=nothing_read)
+    @property
+    def _noted(self) -> list[Captured]:
+        return [table for table in self._connector.tables if self._key(table) in self._notes]
 
     def _key(self, table: Captured) -> str:
         return f"{self._connector.app}/{table.name}"

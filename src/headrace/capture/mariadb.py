@@ -7,7 +7,7 @@ table again) and a heartbeat table (whose one row moves the position on while al
 from __future__ import annotations
 
 import json
-import re
+import ssl
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +15,7 @@ from typing import Any
 
 import pymysql
 
+from headrace.capture.binlog import Place, end_of_log
 from headrace.capture.columns import TableColumn, TableLook
 from headrace.capture.connectors import Connector
 from headrace.capture.declarations import Captured, MariaDB
@@ -47,6 +48,8 @@ def open_database(source: MariaDB) -> Iterator[Any]:
             database=source.database,
             connect_timeout=CONNECT_PATIENCE_S,
             autocommit=True,
+            # where the server can: MySQL takes passwords over nothing else, and Debezium does the same
+            ssl=_unverified() if source.kind == "mysql" else None,
         )
     except pymysql.MySQLError as error:
         raise _unreachable(source, error) from None
@@ -121,27 +124,28 @@ def signal(connector: Connector, schema: str, kind: str, data: dict[str, Any]) -
 def position(connector: Connector) -> tuple[str, int]:
     """Where the server's log ends now: file and position."""
     with open_database(_source(connector)) as connection:
-        return _end(connection)
+        return end_of_log(connection)
 
 
 def has_reached(offset: Mapping[str, Any], end: tuple[str, int]) -> bool:
     """Whether a stored position is at that end or behind it. Heartbeats move it on."""
-    return not offset.get("snapshot") and _place(offset) >= (_number(end[0]), end[1])
+    return not offset.get("snapshot") and Place.of(offset.get("file"), offset.get("pos")) >= Place.of(*end)
 
 
 def health(connector: Connector, offset: Mapping[str, Any] | None) -> Health:
     """How the server's side is doing; whether the stored position may be gone on from."""
     with open_database(_source(connector)) as connection:
-        end = _end(connection)
+        end = end_of_log(connection)
         sizes = {str(row[0]): int(row[1]) for row in _rows(connection, "show binary logs")}
     if offset is None or not offset.get("file"):
         return Health()
-    at, total = _place(offset), 0
+    at, total = Place.of(offset["file"], offset.get("pos")), 0
     for name, size in sizes.items():
-        if _number(name) >= at[0]:
-            total += size - (at[1] if _number(name) == at[0] else 0)
+        number = Place.of(name, 0).number
+        if number >= at.number:
+            total += size - (at.pos if number == at.number else 0)
     refusal = None
-    if (_number(end[0]), end[1]) < at:
+    if Place.of(*end) < at:
         refusal = (
             f"the server's log ends at {end[0]}:{end[1]}, before {offset['file']}:{offset['pos']}, which was captured "
             "already: this is an older copy of the database (a failover, or a backup that was restored)"
@@ -231,30 +235,16 @@ def _look(connection: Any, source: MariaDB) -> TableLook | None:
     return TableLook(columns, tuple(str(name) for (name,) in key))
 
 
-def _end(connection: Any) -> tuple[str, int]:
-    for statement in ("show master status", "show binary log status"):
-        try:
-            rows = _rows(connection, statement)
-        except pymysql.MySQLError:
-            continue
-        if rows:
-            return str(rows[0][0]), int(rows[0][1])
-    return "", 0
-
-
 def _rows(connection: Any, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(statement, values or None)
         return list(cursor.fetchall())
 
 
-def _place(offset: Mapping[str, Any]) -> tuple[int, int]:
-    return _number(str(offset.get("file") or "")), int(offset.get("pos") or 0)
-
-
-def _number(file: str) -> int:
-    found = re.search(r"(\d+)$", file)
-    return int(found[1]) if found else 0
+def _unverified() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
 
 
 def _unreachable(source: MariaDB, error: pymysql.MySQLError) -> Unreachable:

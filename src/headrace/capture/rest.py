@@ -75,12 +75,8 @@ class ConnectRest:
         return found
 
     def restart(self, name: str) -> None:
-        """Start the connector and its task anew."""
+        """Start the connector anew, and its task."""
         self._ask("POST", f"/connectors/{quote(name)}/restart?includeTasks=true")
-
-    def pause(self, name: str) -> None:
-        """Stop producing; the connection to the database stays."""
-        self._ask("PUT", f"/connectors/{quote(name)}/pause")
 
     def stop(self, name: str) -> None:
         """Stop the task and let its connections go; the configuration stays."""
@@ -106,13 +102,32 @@ class ConnectRest:
     def stop_and_wait(self, name: str, given_up: threading.Event, patience_s: float = 60.0) -> None:
         """Stop a connector, and wait until its task is gone."""
         patiently(lambda: self.stop(name), given_up)
+        self._wait(name, _is_stopped, given_up, patience_s, "does not stop")
+
+    def resume_and_wait(self, name: str, given_up: threading.Event, patience_s: float = 60.0) -> None:
+        """Let a stopped connector go on, and wait until it is no longer called stopped."""
+        patiently(lambda: self.resume(name), given_up)
+        self._wait(
+            name, lambda status: status["connector"]["state"] != "STOPPED", given_up, patience_s, "does not go on"
+        )
+
+    def _wait(
+        self,
+        name: str,
+        enough: Callable[[dict[str, Any]], bool],
+        given_up: threading.Event,
+        patience_s: float,
+        complaint: str,
+    ) -> None:
         deadline = time.monotonic() + patience_s
         while time.monotonic() < deadline and not given_up.is_set():
-            status = self.status(name)
-            if status["connector"]["state"] == "STOPPED" and not status.get("tasks"):
-                return
+            try:
+                if enough(self.status(name)):
+                    return
+            except RestRefused:  # it rebalances, or has no status yet
+                pass
             time.sleep(0.1)
-        raise ServerAway(f"connector {name} does not stop.")
+        raise ServerAway(f"connector {name} {complaint}.")
 
     def forget_offsets(self, name: str) -> None:
         """Forget the position of a stopped connector: it begins anew."""
@@ -129,6 +144,12 @@ def patiently(ask: Callable[[], None], stop: threading.Event, patience_s: float 
             if refused.status not in (409, 500, 503) or time.monotonic() > deadline or stop.is_set():
                 raise
         time.sleep(0.2)
+
+
+def _is_stopped(status: Mapping[str, Any]) -> bool:
+    """A task that ended after Connect had forgotten it is told of as unassigned, until the next rebalance."""
+    tasks = status.get("tasks") or []
+    return status["connector"]["state"] == "STOPPED" and all(task["state"] == "UNASSIGNED" for task in tasks)
 
 
 def cause_of(trace: str) -> str:

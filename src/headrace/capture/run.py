@@ -9,9 +9,10 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from headrace.capture import databases
-from headrace.capture.connectors import connectors_of, topic_config
+from headrace.capture.connectors import connectors_of
 from headrace.capture.declarations import Captured, SQLite
 from headrace.capture.jars import ensure_installed
+from headrace.capture.keeping import ensure_table_topic
 from headrace.capture.problems import Problem, refused
 from headrace.capture.settings import CaptureSettings
 from headrace.capture.sqlite_capture import SQLiteCapture
@@ -20,7 +21,6 @@ from headrace.capture.supervisor import Supervisor
 from headrace.errors import FolderInUse, HeadraceError
 from headrace.feed.catalog import Catalog, Commands, iso_now
 from headrace.feed.cluster import Cluster
-from headrace.feed.topics import ensure_topic
 
 __all__ = ["COMMANDS", "CaptureRun", "locked", "preflight"]
 
@@ -73,7 +73,7 @@ class CaptureRun:
         try:
             preflight(self.app, self.tables, self.settings)
             for one in self._sqlite:
-                ensure_topic(self.cluster, one.captured.topic, 1, topic_config(one.captured))
+                ensure_table_topic(self.cluster, one.captured, self._told)
             if self.supervisor is not None:
                 self.supervisor.start()
             for one in self._sqlite:

@@ -20,11 +20,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from headrace.capture.declarations import Captured, SQLite
 from headrace.capture.envelopes import Change, ChangeRecord, change_records, json_value, to_json
 from headrace.capture.outbox import event_record
+from headrace.capture.reading import keyed
 from headrace.capture.sqlite import Installed, SQLiteFile
 from headrace.errors import HeadraceError, ServerAway, UnknownTopic
 from headrace.feed.cluster import Cluster, comes_back
@@ -317,23 +318,8 @@ def _asked(ask: Callable[[], None]) -> None:
 def _live_keys(cluster: Cluster, topic: str) -> set[bytes]:
     """The keys of a topic whose last record has a value."""
     live: set[bytes] = set()
-    consumer = cluster.consumer()
-    try:
-        for partition, (start, end) in cluster.bounds(topic).items():
-            if start < end:
-                consumer.assign([TopicPartition(topic, partition, start)])
-                _follow(consumer, end, live)
-    finally:
-        consumer.close()
+    for partition, (start, end) in cluster.bounds(topic).items():
+        if start < end:
+            for _, key, value in keyed(cluster, topic, partition, start, end):
+                (live.discard if value is None else live.add)(key)
     return live
-
-
-def _follow(consumer: Any, end: int, live: set[bytes]) -> None:
-    while True:
-        for message in consumer.consume(10_000, 0.5):
-            failed = message.error()
-            if failed is not None:
-                if failed.code() == KafkaError._PARTITION_EOF and message.offset() >= end:
-                    return
-                continue
-            (live.discard if message.value() is None else live.add)(message.key())

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-__all__ = ["METRICS", "TableStatus", "exposition"]
+from headrace.exposition import Family, Kind, Sample
+
+__all__ = ["TableStatus", "families"]
 
 
 @dataclass(slots=True)
@@ -39,22 +41,21 @@ class TableStatus:
         return asdict(self)
 
 
-METRICS = {
-    "headrace_capture_up": "1 while changes of the table flow.",
-    "headrace_capture_records_total": "Records in the table's topic.",
-    "headrace_capture_lag_bytes": "How far behind the end of the database's log the capture is.",
-    "headrace_capture_lag_seconds": "Age of the newest change or heartbeat that is in the log.",
-    "headrace_capture_slot_bytes": "How much of its log the database keeps for the capture.",
-    "headrace_capture_restarts_total": "How often a task or the worker was started anew.",
-    "headrace_capture_alarm": "1 if the database's disk may fill, or it may give the capture up.",
+_METRICS: Mapping[str, tuple[Kind, str]] = {
+    "up": ("gauge", "1 while changes of the table flow."),
+    "records_total": ("counter", "Records in the table's topic."),
+    "lag_bytes": ("gauge", "How far behind the end of the database's log the capture is."),
+    "lag_seconds": ("gauge", "Age of the newest change or heartbeat that is in the log."),
+    "slot_bytes": ("gauge", "How much of its log the database keeps for the capture."),
+    "restarts_total": ("counter", "How often a task or the worker was started anew."),
+    "alarm": ("gauge", "1 if the database's disk may fill, or it may give the capture up."),
 }
 
 
-def exposition(entries: Iterable[Mapping[str, Any]]) -> str:
-    """Entries of the catalog as Prometheus reads them."""
-    lines: dict[str, list[str]] = {name: [] for name in METRICS}
+def families(entries: Iterable[Mapping[str, Any]]) -> list[Family]:
+    """Entries of the catalog as metrics."""
+    samples: dict[str, list[Sample]] = {name: [] for name in _METRICS}
     for one in entries:
-        label = f'{{app="{one["app"]}",table="{one["name"]}"}}'
         values = {
             "up": int(one["state"] in ("streaming", "snapshot")),
             "records_total": one["records"],
@@ -66,9 +67,8 @@ def exposition(entries: Iterable[Mapping[str, Any]]) -> str:
         }
         for name, value in values.items():
             if value is not None:
-                lines[f"headrace_capture_{name}"].append(f"headrace_capture_{name}{label} {value}")
-    text = []
-    for name, found in lines.items():
-        kind = "counter" if name.endswith("_total") else "gauge"
-        text += [f"# HELP {name} {METRICS[name]}", f"# TYPE {name} {kind}", *found]
-    return "\n".join(text) + "\n"
+                samples[name].append(((one["app"], one["name"]), value))
+    return [
+        Family(f"headrace_capture_{name}", kind, text, ("app", "table"), samples[name])
+        for name, (kind, text) in _METRICS.items()
+    ]

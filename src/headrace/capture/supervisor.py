@@ -1,38 +1,43 @@
 """Supervising the Connect worker and its connectors: one thread, which starts, watches, restarts and obeys.
 
 The order of things at a start: the stored position of each connector is compared with its database (going on from
-a position that the database no longer has would lose changes: refused); the worker is started; a connector whose
-configuration differs is stopped, given the new one, told to read tables that are new to it, and resumed. That a new
-table is still to be read is noted in the catalog first, so a crash in between does not forget it.
+a position that the database no longer has would lose changes: refused); what a worker that was killed left open is
+decided, and what it tore is mended; the worker is started; a connector whose configuration differs is stopped, given
+the new one, told to read tables that are new to it, and resumed. That a new table is still to be read is noted in the
+catalog first, so a crash in between does not forget it.
+
+Whether a connector is to run is our word (it is, unless somebody has paused it, which is noted in the catalog, or it is
+refused), and not what Connect remembers: one that a crash left stopped is resumed.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from headrace.capture import databases
-from headrace.capture.connectors import Connector, captures, topic_config
+from headrace.capture.connectors import Connector, captures
 from headrace.capture.declarations import Captured, DatabaseSource, Snapshot
+from headrace.capture.fencing import fence
 from headrace.capture.first_snapshot import FirstSnapshot
-from headrace.capture.health import Health, alarm
 from headrace.capture.jars import ensure_installed
-from headrace.capture.positions import Positions, age_s, stored_offset
+from headrace.capture.keeping import ensure_topics
+from headrace.capture.positions import Positions, stored_offset
 from headrace.capture.problems import Unreachable
-from headrace.capture.rest import RestRefused, cause_of, patiently
+from headrace.capture.rest import RestRefused, patiently
 from headrace.capture.settings import CaptureSettings
 from headrace.capture.snapshots import Snapshots
 from headrace.capture.status import TableStatus
 from headrace.capture.torn import mend
-from headrace.capture.watchdog import Action, Seen, Watchdog
-from headrace.capture.worker import ConnectWorker, WorkerSettings, java_client_settings
+from headrace.capture.watchdog import Action, Seen
+from headrace.capture.watched import Watched
+from headrace.capture.worker import ConnectWorker, WorkerSettings, hidden, java_client_settings
 from headrace.errors import HeadraceError, ServerAway
 from headrace.feed.catalog import Catalog, iso_now, read_catalog
 from headrace.feed.cluster import Cluster
-from headrace.feed.topics import ensure_topic
 
 __all__ = ["WAYS_OUT", "Supervisor"]
 
@@ -40,28 +45,7 @@ WAYS_OUT = (
     "to begin anew from what the database has now: `headrace capture remove FILE`, then run the app again "
     "(all rows are read again; keys that are gone are deleted); or bring back the server that has the changes"
 )
-_SIGNALS = {"snapshot": "execute-snapshot", "stop": "stop-snapshot", "hold": "pause-snapshot", "go": "resume-snapshot"}
-_PERMANENT = ("Slot position", "slot is ahead", "offset is no longer available", "replication slot is ahead")
-
-
-class _Watched:
-    """A connector and what is known of it."""
-
-    def __init__(self, connector: Connector, first: FirstSnapshot, settings: CaptureSettings, pid: int) -> None:
-        self.connector = connector
-        self.schema = ""
-        self.watchdog = Watchdog(settings.hang_s, settings.silent_s)
-        self.refusal: str | None = None
-        self.health = Health()
-        self.offset: dict[str, Any] | None = None
-        self.partitions: dict[str, list[int]] = {}
-        self.first = first
-        self.state = "starting"
-        self.error: str | None = None
-        self.tables = {
-            table.name: TableStatus(connector.app, table.name, connector.server, table.source.table_name, pid=pid)
-            for table in connector.tables
-        }
+_PAUSED = "capture-paused"
 
 
 class Supervisor:
@@ -85,7 +69,7 @@ class Supervisor:
         self._lock = threading.Lock()
         self._catalog = Catalog(self.cluster)
         self._watched = [
-            _Watched(connector, FirstSnapshot(self.cluster, self._catalog, connector), settings, pid)
+            Watched(connector, FirstSnapshot(self.cluster, self._catalog, connector), settings, pid)
             for connector in connectors
         ]
         self._told_up_to = 0
@@ -96,12 +80,13 @@ class Supervisor:
         """Begin, in a thread. What would lose changes is refused here."""
         ensure_installed(self.settings.home)
         for watched in self._watched:
+            fence(self.cluster, watched.connector)
             offset = stored_offset(self.cluster, watched.connector)
             refusal = databases.health(watched.connector, offset).refusal
             if refusal is not None:
                 raise HeadraceError(f"{watched.connector.server}: {refusal}.", hint=WAYS_OUT)
             watched.schema = databases.prepare(watched.connector)
-        self._make_topics()
+        ensure_topics(self.cluster, [watched.connector for watched in self._watched], self._told)
         self._thread.start()
 
     def stop(self, patience_s: float = 25.0) -> None:
@@ -137,15 +122,6 @@ class Supervisor:
         """How all tables are doing."""
         return [status for watched in self._watched for status in watched.tables.values()]
 
-    def _make_topics(self) -> None:
-        for watched in self._watched:
-            for table in watched.connector.tables:
-                ensure_topic(self.cluster, table.topic, 1, topic_config(table))
-            ensure_topic(self.cluster, watched.connector.heartbeat_topic)
-            if watched.connector.kind != "postgres":
-                schemas = {"cleanup.policy": "delete", "retention.ms": "-1"}
-                ensure_topic(self.cluster, watched.connector.schema_topic, 1, schemas)
-
     def _run(self) -> None:
         pause_s = 1.0
         while not self.stop_asked.is_set():
@@ -158,7 +134,7 @@ class Supervisor:
                     break
                 self._told(f"capture: {error}")
                 for watched in self._watched:
-                    _fail(watched, str(error), state="waiting" if isinstance(error, ServerAway) else "failed")
+                    watched.fail(str(error), state="waiting" if isinstance(error, ServerAway) else "failed")
                 self._publish()
                 self.stop_asked.wait(pause_s)
                 pause_s = min(30.0, 2 * pause_s)
@@ -177,12 +153,14 @@ class Supervisor:
     def _start_worker(self) -> None:
         if self.worker is not None:
             self.worker.kill()
+        paused = read_catalog(self.cluster, _PAUSED)
         for watched in self._watched:
+            watched.is_paused = f"{self.app}/{watched.connector.name}" in paused
+            self._settle(watched)
             watched.first.note()
-            for table in watched.connector.tables:
-                missing = mend(self.cluster, table.topic) if table.outbox is None else None
-                if missing is not None:
-                    self._read_row(watched, table, missing)
+            watched.truncations = databases.truncations(watched.connector, self.cluster, self._catalog)
+            if watched.truncations is not None:
+                watched.truncations.note(stored_offset(self.cluster, watched.connector))
         kinds = {watched.connector.kind for watched in self._watched}
         self.worker = ConnectWorker(
             WorkerSettings(
@@ -192,8 +170,11 @@ class Supervisor:
                 self.settings.home,
                 tuple({"postgres" if kind == "postgres" else "binlog" for kind in kinds}),
                 self.settings.client,
-                {one.connector.secret: one.connector.source.password for one in self._watched},
+                {one.connector.secret: one.connector.source.password for one in self._watched}
+                | hidden(java_client_settings(self.settings.client))[1],
                 self.settings.heap,
+                self.cluster.brokers.replication,
+                self.cluster.brokers.settings,
             )
         )
         self.worker.start()
@@ -206,31 +187,49 @@ class Supervisor:
         self._drop_strangers(self.worker)
         self.ready.set()
 
-    def _configure(self, worker: ConnectWorker, watched: _Watched) -> None:
+    def _configure(self, worker: ConnectWorker, watched: Watched) -> None:
         """Give a connector its configuration if it has another, and tell it to read the tables that are new to it."""
         connector, rest = watched.connector, worker.rest
-        access = java_client_settings(self.settings.client)
-        wanted = connector.config(watched.schema, self.settings.bootstrap, access)
+        access, _ = hidden(java_client_settings(self.settings.client))
+        wanted = {
+            **connector.config(watched.schema, self.settings.bootstrap, access),
+            "topic.creation.default.replication.factor": str(self.cluster.brokers.replication),
+            **{f"topic.creation.default.{name}": value for name, value in self.cluster.brokers.settings.items()},
+        }
         before = rest.config(connector.name)
         if before is None:
             patiently(lambda: rest.put_config(connector.name, wanted), self.stop_asked)
-            return
-        if before != wanted:
+        elif before != wanted:
             for table in connector.tables:
                 known = captures(before, table)
                 if not known and isinstance(table.source, DatabaseSource) and table.source.snapshot == Snapshot.INITIAL:
                     self._catalog.put(f"capture-new/{self.app}/{table.name}", {"at": iso_now()})
             self._catalog.flush()
-            patiently(lambda: rest.stop(connector.name), self.stop_asked)
+            rest.stop_and_wait(connector.name, self.stop_asked)  # or it would take, and lose, what the new one is told
             patiently(lambda: rest.put_config(connector.name, wanted), self.stop_asked)
+            self._settle(watched)
+        if before is None and watched.is_to_run:
+            return
+        self._read_new_tables(watched)
+        have = rest.resume if watched.is_to_run else rest.stop
+        patiently(lambda: have(connector.name), self.stop_asked)
+
+    def _read_new_tables(self, watched: Watched) -> None:
         new = read_catalog(self.cluster, "capture-new")
-        for table in connector.tables:
+        for table in watched.connector.tables:
             if f"{self.app}/{table.name}" in new:
-                self._signal(watched, table, "snapshot")
+                watched.signal(table, "snapshot")
                 self._catalog.put(f"capture-new/{self.app}/{table.name}", None)
                 self._told(f"table {table.name} is new to its connector: its rows are read while changes go on")
-        if before != wanted:
-            patiently(lambda: rest.resume(connector.name), self.stop_asked)
+
+    def _settle(self, watched: Watched) -> None:
+        """While its task does not run: end what the task has left open, mend what it tore."""
+        fence(self.cluster, watched.connector)
+        for table in watched.connector.tables:
+            missing = mend(self.cluster, table.topic) if table.outbox is None else None
+            if missing is not None:
+                self._told(f"table {table.name}: its end was torn, and the row {missing} is read again")
+                watched.read_row(table, missing)
 
     def _drop_strangers(self, worker: ConnectWorker) -> None:
         """Connectors of databases that the app no longer captures are stopped; their slots are told of."""
@@ -250,8 +249,9 @@ class Supervisor:
                 self._told(f"the change capture process ended ({self.worker.last_words()[-200:]}): starting it anew")
                 for watched in self._watched:
                     watched.watchdog.restarts += 1
+                    watched.fail("its process ended and is started anew", state="starting")
                 return
-            self._obey(self.worker)
+            self._obey()
             self._read_notifications(self.worker)
             for watched in self._watched:
                 if self._look(self.worker, watched) is Action.RESTART_WORKER:
@@ -260,7 +260,7 @@ class Supervisor:
             self._publish()
             self.stop_asked.wait(self.settings.look_every_s)
 
-    def _look(self, worker: ConnectWorker, watched: _Watched) -> Action:
+    def _look(self, worker: ConnectWorker, watched: Watched) -> Action:
         connector = watched.connector
         seen, offset = self._see(worker, watched)
         watched.offset = offset or watched.offset
@@ -269,45 +269,77 @@ class Supervisor:
             watched.health = databases.health(connector, offset)
         except Unreachable as away:
             database_away = str(away)
-        refusal = watched.health.refusal
-        if refusal is not None and watched.refusal is None:
-            watched.refusal = refusal
-            self._told(f"{connector.server}: {refusal}. {WAYS_OUT}")
-            patiently(lambda: worker.rest.stop(connector.name), self.stop_asked)
+        watched.refusal = watched.refusal or watched.health.refusal
+        self._have_it_as_wanted(worker, watched, seen.state)
         if watched.refusal is not None:
-            _fail(watched, f"{watched.refusal}. {WAYS_OUT}")
+            watched.fail(f"{watched.refusal}. {WAYS_OUT}")
             return Action.NOTHING
         moved = self._ends(watched)
-        judged = database_away is None and moved is not None and seen.state in ("RUNNING", "FAILED")
-        action = watched.watchdog.look(Seen(seen.answers, seen.state, moved, judged), time.monotonic())
+        judged = database_away is None and moved is not None and watched.is_to_run
+        progress = {**(moved or {}), connector.heartbeat_topic: watched.offset}
+        action = watched.watchdog.look(Seen(seen.answers, seen.state, moved, progress, judged), time.monotonic())
         if action is Action.RESTART_TASK:
-            self._told(f"connector of {connector.server}: its task is started anew ({watched.error or 'it hangs'})")
-            patiently(lambda: worker.rest.restart(connector.name), self.stop_asked)
-        self._describe(watched, seen.state, offset, database_away)
-        if seen.state == "RUNNING" and watched.offset is not None and not watched.offset.get("snapshot"):
-            watched.first.complete(worker.rest, self.snapshots, self._told, self.stop_asked)
+            action = self._restart_task(worker, watched, seen.state)
+        watched.describe(seen.state, database_away, self.snapshots, worker.pid, self._told)
+        if seen.state == "RUNNING" and watched.first.is_to_be_closed(watched.offset):
+            self._close_first_snapshot(worker, watched)
+        if seen.state == "RUNNING" and watched.truncations is not None and watched.truncations.are_due(watched.offset):
+            self._halt(worker, watched)
+            watched.truncations.delete(self._told)
+            worker.rest.resume_and_wait(connector.name, self.stop_asked)
         return action
 
-    def _see(self, worker: ConnectWorker, watched: _Watched) -> tuple[Seen, dict[str, Any] | None]:
+    def _see(self, worker: ConnectWorker, watched: Watched) -> tuple[Seen, dict[str, Any] | None]:
         try:
-            status = worker.rest.status(watched.connector.name)
+            seen = watched.seen(worker.rest.status(watched.connector.name), worker.port)
             self._positions = self._positions or Positions(self.cluster, self.app)
-            offset = self._positions.of(watched.connector)
+            return seen, self._positions.of(watched.connector)
         except RestRefused:
             return Seen(True, "UNASSIGNED"), None
         except ServerAway:
             return Seen(False), None
-        tasks = status.get("tasks") or []
-        state = str(status["connector"]["state"]) if not tasks else str(tasks[0]["state"])
-        if status["connector"]["state"] in ("FAILED", "PAUSED", "STOPPED"):
-            state = str(status["connector"]["state"])
-        trace = str((tasks[0] if tasks else {}).get("trace") or status["connector"].get("trace") or "")
-        watched.error = cause_of(trace) if state == "FAILED" else None
-        if watched.error and any(word in trace for word in _PERMANENT) and watched.refusal is None:
-            watched.refusal = watched.error
-        return Seen(True, state), offset
 
-    def _ends(self, watched: _Watched) -> dict[str, int] | None:
+    def _have_it_as_wanted(self, worker: ConnectWorker, watched: Watched, state: str) -> None:
+        """Whatever has stopped a connector that is to run, or runs one that is not: a kill halfway, say."""
+        name = watched.connector.name
+        if watched.refusal is not None and not watched.has_told_refusal:
+            watched.has_told_refusal = True
+            self._told(f"{watched.connector.server}: {watched.refusal}. {WAYS_OUT}")
+        if watched.is_to_run and state in ("STOPPED", "PAUSED"):
+            self._halt(worker, watched)
+            worker.rest.resume_and_wait(name, self.stop_asked)
+        elif not watched.is_to_run and state in ("RUNNING", "FAILED"):
+            patiently(lambda: worker.rest.stop(name), self.stop_asked)
+
+    def _halt(self, worker: ConnectWorker, watched: Watched) -> None:
+        worker.rest.stop_and_wait(watched.connector.name, self.stop_asked)
+        self._settle(watched)
+
+    def _restart_task(self, worker: ConnectWorker, watched: Watched, state: str) -> Action:
+        """Not by Connect's own restart: what the task that ends tears is mended before another begins."""
+        name = watched.connector.name
+        self._told(f"connector of {watched.connector.server}: its task is started anew ({watched.error or 'it hangs'})")
+        try:
+            if state == "FAILED" and worker.rest.status(name)["connector"]["state"] == "FAILED":
+                worker.rest.restart(name)  # such a one cannot be stopped
+            else:
+                self._halt(worker, watched)
+                worker.rest.resume_and_wait(name, self.stop_asked)
+        except HeadraceError as error:
+            self._told(f"connector of {watched.connector.server}: {error}")
+            return Action.RESTART_WORKER
+        return Action.RESTART_TASK
+
+    def _close_first_snapshot(self, worker: ConnectWorker, watched: Watched) -> None:
+        repeated = watched.first.repeated(self.snapshots)
+        if repeated:
+            self._halt(worker, watched)
+            watched.first.sweep(repeated, self.snapshots, self._told)
+        watched.first.close()
+        if repeated:
+            worker.rest.resume_and_wait(watched.connector.name, self.stop_asked)
+
+    def _ends(self, watched: Watched) -> dict[str, int] | None:
         try:
             names = [watched.connector.heartbeat_topic, *(table.topic for table in watched.connector.tables)]
             for name in names:
@@ -320,27 +352,6 @@ class Supervisor:
         for table in watched.connector.tables:
             watched.tables[table.name].records = found[table.topic]
         return found
-
-    def _describe(self, watched: _Watched, state: str, offset: Mapping[str, Any] | None, away: str | None) -> None:
-        told = alarm(watched.health)
-        for table in watched.connector.tables:
-            one = watched.tables[table.name]
-            snapshot = self.snapshots.of(watched.connector.name, table.source.table_name)
-            one.snapshot = f"{snapshot.kind} {snapshot.state}" if snapshot is not None else None
-            one.snapshot_rows = snapshot.rows if snapshot is not None else None
-            busy = snapshot is not None and snapshot.state == "running"
-            reading = busy or (offset is not None and bool(offset.get("snapshot")))
-            flowing = "snapshot" if reading else "streaming" if offset is not None else "starting"
-            words = {"RUNNING": flowing, "PAUSED": "paused", "STOPPED": "paused", "FAILED": "failed"}
-            one.state = "waiting" if away is not None else words.get(state, "starting")
-            one.last_error = away or watched.error
-            one.lag_bytes, one.slot_bytes = watched.health.lag_bytes, watched.health.retained_bytes
-            one.lag_seconds = age_s(offset)
-            if told is not None and one.alarm is None:
-                self._told(f"ALARM table {table.name}: {told}")
-            one.alarm = told
-            one.restarts = watched.watchdog.restarts
-            one.worker_pid = self.worker.pid if self.worker is not None else 0
 
     def _publish(self) -> None:
         for status in self.statuses:
@@ -359,7 +370,7 @@ class Supervisor:
         self._told_up_to += len(whole)
         self.snapshots.read(whole.decode(errors="replace").splitlines())
 
-    def _obey(self, worker: ConnectWorker) -> None:
+    def _obey(self) -> None:
         with self._lock:
             asked, self._asked = self._asked, []
         for name, action in asked:
@@ -367,33 +378,17 @@ class Supervisor:
                 for table in watched.connector.tables:
                     if table.name == name:
                         self._told(f"table {name}: {action} was asked for")
-                        self._do(worker, watched, table, action)
+                        self._do(watched, table, action)
 
-    def _do(self, worker: ConnectWorker, watched: _Watched, table: Captured, action: str) -> None:
+    def _do(self, watched: Watched, table: Captured, action: str) -> None:
         name = watched.connector.name
         try:
-            if action == "pause":
-                worker.rest.stop(name)
-            elif action == "resume":
-                worker.rest.resume(name)
+            if action in ("pause", "resume"):
+                watched.is_paused = action == "pause"
+                note = {"at": iso_now()} if watched.is_paused else None
+                self._catalog.put(f"{_PAUSED}/{self.app}/{name}", note)
+                self._catalog.flush()  # the next look has it as is wanted
             elif action == "snapshot" or action.startswith("snapshot-"):
-                self._signal(watched, table, action.removeprefix("snapshot-"))
+                watched.signal(table, action.removeprefix("snapshot-"))
         except HeadraceError as error:
             self._told(f"table {table.name}: {action} failed: {error}")
-
-    def _read_row(self, watched: _Watched, table: Captured, key: Mapping[str, Any]) -> None:
-        """Have one row read from its table."""
-        self._told(f"table {table.name}: its end was torn, and the row {dict(key)} is read again")
-        wanted = {"data-collection": table.source.table_name, "filter": databases.condition(watched.connector, key)}
-        data = {"data-collections": [table.source.table_name], "type": "incremental", "additional-conditions": [wanted]}
-        databases.signal(watched.connector, watched.schema, _SIGNALS["snapshot"], data)
-
-    def _signal(self, watched: _Watched, table: Captured, action: str) -> None:
-        collections = {"data-collections": [table.source.table_name], "type": "incremental"}
-        data = {"type": "incremental"} if action in ("hold", "go") else collections
-        databases.signal(watched.connector, watched.schema, _SIGNALS[action], data)
-
-
-def _fail(watched: _Watched, error: str, state: str = "failed") -> None:
-    for one in watched.tables.values():
-        one.state, one.last_error = state, error

@@ -9,13 +9,10 @@ last attempt began is gone, and gets the deletion and tombstone that it lacks. T
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
-from confluent_kafka import KafkaError, Producer, TopicPartition
-
-from headrace.capture.envelopes import to_json
-from headrace.errors import ServerAway
+from headrace.capture.deletions import delete_keys
+from headrace.capture.reading import keyed
 from headrace.feed.cluster import Cluster
 
 __all__ = ["LiveKeys", "sweep"]
@@ -61,38 +58,11 @@ def sweep(cluster: Cluster, topic: str, about: dict[str, Any], *, nothing_read: 
     for partition, (start, end) in cluster.bounds(topic).items():
         if start < end:
             gone += _read(cluster, topic, partition, start, end).gone(nothing_read=nothing_read)
-    if not gone:
-        return 0
-    producer = Producer(cluster.config(enable_idempotence=True, linger_ms=5, compression_type="lz4"))
-    now_ms = int(time.time() * 1000)
-    source = to_json({**about, "snapshot": "false", "ts_ms": now_ms, "ts_us": now_ms * 1000})
-    for key in gone:
-        value = b'{"before":%b,"after":null,"source":%b,"op":"d","ts_ms":%d}' % (key, source, now_ms)
-        for part in (value, None):
-            while True:
-                try:
-                    producer.produce(topic, key=key, value=part, headers=[("source", source)])
-                    break
-                except BufferError:
-                    producer.poll(0.1)
-    if producer.flush(60.0):
-        raise ServerAway(f"topic {topic!r} could not be written to.")
-    return len(gone)
+    return delete_keys(cluster, topic, gone, about)
 
 
 def _read(cluster: Cluster, topic: str, partition: int, start: int, end: int) -> LiveKeys:
-    found, consumer = LiveKeys(), cluster.consumer()
-    try:
-        consumer.assign([TopicPartition(topic, partition, start)])
-        while True:
-            for message in consumer.consume(10_000, 0.5):
-                failed = message.error()
-                if failed is not None:
-                    if failed.code() == KafkaError._PARTITION_EOF and (message.offset() or 0) >= end:
-                        return found
-                    continue
-                key, value = message.key(), message.value()
-                if isinstance(key, bytes) and (value is None or isinstance(value, bytes)):
-                    found.read(message.offset() or 0, key, value)
-    finally:
-        consumer.close()
+    found = LiveKeys()
+    for offset, key, value in keyed(cluster, topic, partition, start, end):
+        found.read(offset, key, value)
+    return found

@@ -1,10 +1,11 @@
-"""Changes that a kill has torn: the part of one change that was not written is written when the worker starts anew.
+"""Changes that a kill has torn: the part of one change that was not written is written before the task runs again.
 
 Debezium makes several records of one change of a row: a deletion and its tombstone; of a new primary key the old key's
 deletion, its tombstone, and the new key's row. All carry one position. If the records of one change fall into two
 transactions and the worker is killed between them, the position says that the change was processed, and the rest never
-comes: seen with 3.7.0.Final, a row with a new key was lost. So before a worker starts, the end of each topic is looked
-at: a deletion gets the tombstone that it lacks, and a row whose new key did not come is read from the table.
+comes: seen with 3.7.0.Final, a row with a new key was lost. So before a worker starts, and before a task that failed or
+was stopped goes on, the end of each topic is looked at: a deletion gets the tombstone that it lacks, and a row whose
+new key did not come is read from the table.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaError, Producer, TopicPartition
+from confluent_kafka import Message, Producer
 
+from headrace.capture.reading import committed
 from headrace.errors import ServerAway
 from headrace.feed.cluster import Cluster
 
@@ -68,7 +70,7 @@ def mend(cluster: Cluster, topic: str) -> dict[str, Any] | None:
     for partition, (start, end) in cluster.bounds(topic).items():
         if start >= end:
             continue
-        torn = torn_end(_last_records(cluster, topic, partition, max(start, end - _LOOK_BACK), end))
+        torn = torn_end(_last_records(cluster, topic, partition, start, end))
         if torn.tombstone is not None:
             producer = Producer(cluster.config(enable_idempotence=True))
             producer.produce(topic, key=torn.tombstone, value=None, partition=partition)
@@ -86,24 +88,21 @@ def _new_key(deletion: LastRecord) -> dict[str, Any] | None:
 
 
 def _last_records(cluster: Cluster, topic: str, partition: int, start: int, end: int) -> list[LastRecord]:
-    found: list[LastRecord] = []
-    consumer = cluster.consumer()
-    try:
-        consumer.assign([TopicPartition(topic, partition, start)])
-        while True:
-            for message in consumer.consume(1000, 0.2):
-                failed = message.error()
-                if failed is not None:
-                    if failed.code() == KafkaError._PARTITION_EOF and (message.offset() or 0) >= end:
-                        return found
-                    continue
-                key, value = message.key(), message.value()
-                headers: dict[str, Any] = dict(message.headers() or [])
-                new = headers.get(NEW_KEY)
-                text = new.decode(errors="replace") if isinstance(new, bytes) else None
-                found.append(LastRecord(_bytes(key) or b"", _bytes(value), text))
-    finally:
-        consumer.close()
+    """The last two records at least, if there are so many: behind them may be many that were never committed."""
+    back = _LOOK_BACK
+    while True:
+        since = max(start, end - back)
+        found = [_record(message) for message in committed(cluster, topic, partition, since, end)]
+        if len(found) >= 2 or since == start:
+            return found
+        back *= 16
+
+
+def _record(message: Message) -> LastRecord:
+    headers: dict[str, Any] = dict(message.headers() or [])
+    new = headers.get(NEW_KEY)
+    text = new.decode(errors="replace") if isinstance(new, bytes) else None
+    return LastRecord(_bytes(message.key()) or b"", _bytes(message.value()), text)
 
 
 def _bytes(text: bytes | str | None) -> bytes | None:

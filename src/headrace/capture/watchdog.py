@@ -1,8 +1,10 @@
 """When a connector or its worker is started anew: pure, decided from what moves and not from what a state is called.
 
-A connector sends a heartbeat every few seconds, through the database's log and through ours, so while the database and
-the log answer something moves. When nothing has for a while, the task is started anew; if that does not help, the
-worker is killed. A task that has failed is started anew after a pause that grows.
+A connector sends a heartbeat every few seconds, so while the database and the log answer something moves. When nothing
+has for a while, the task is started anew; if that does not help, the worker is killed. A heartbeat also writes to the
+database, and should come back through its log: a connector that beats and whose position stands still is started anew
+too, with more patience, for the database may be busy with one large transaction; each time the patience is doubled. A
+task that has failed is started anew after a pause that grows, once the database and the log are there.
 """
 
 from __future__ import annotations
@@ -10,10 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-__all__ = ["HANG_S", "SILENT_S", "Action", "Seen", "Watchdog"]
+__all__ = ["HANG_S", "SILENT_S", "STALL_S", "Action", "Seen", "Watchdog"]
 
 HANG_S = 60.0
 SILENT_S = 45.0
+STALL_S = 300.0
+MOST_STALL_S = 7200.0
 PAUSES_S = (1.0, 2.0, 5.0, 15.0, 30.0)
 
 
@@ -35,6 +39,8 @@ class Seen:
     """What Connect says of the task; ``FAILED`` counts, other words are only told."""
     moved: object = None
     """Where topics and heartbeats end: anything that is different when something was written."""
+    progress: object = None
+    """The position and where the tables' topics end: anything that is different when changes have come."""
     judged: bool = True
     """Whether moving can be expected: the database and the log answer, and nobody has paused it."""
 
@@ -45,6 +51,7 @@ class Watchdog:
 
     hang_s: float = HANG_S
     silent_s: float = SILENT_S
+    stall_s: float = STALL_S
     restarts: int = 0
     _moved: object = None
     _moved_at: float | None = None
@@ -52,6 +59,9 @@ class Watchdog:
     _failed_at: float | None = None
     _failures: int = 0
     _restarted: bool = field(default=False)
+    _progress: object = None
+    _progressed_at: float | None = None
+    _stalls: int = 0
 
     def look(self, seen: Seen, now: float) -> Action:
         """What to do, given what is seen now."""
@@ -65,9 +75,13 @@ class Watchdog:
             if self._moved_at is not None and seen.judged and seen.moved != self._moved:
                 self._failures, self._restarted = 0, False
             self._moved, self._moved_at = seen.moved, now
-        if seen.state == "FAILED":
+        self._note_progress(seen, now)
+        if seen.state == "FAILED" and seen.judged:
             return self._failed(now)
         self._failed_at = None
+        if self._has_stalled(now):
+            self._stalls, self._progressed_at = self._stalls + 1, now
+            return self._restart_worker(now)
         if now - self._moved_at <= self.hang_s:
             return Action.NOTHING
         if self._restarted:
@@ -78,8 +92,18 @@ class Watchdog:
 
     def started(self, now: float) -> None:
         """The worker was started: everything has time again."""
-        self._moved_at = self._answered_at = now
+        self._moved_at = self._answered_at = self._progressed_at = now
         self._failed_at = None
+
+    def _note_progress(self, seen: Seen, now: float) -> None:
+        if seen.judged and self._progressed_at is not None and seen.progress != self._progress:
+            self._stalls = 0
+        if not seen.judged or self._progressed_at is None or seen.progress != self._progress:
+            self._progress, self._progressed_at = seen.progress, now
+
+    def _has_stalled(self, now: float) -> bool:
+        patience = min(MOST_STALL_S, self.stall_s * 2.0**self._stalls)
+        return self._progressed_at is not None and now - self._progressed_at > patience
 
     def _failed(self, now: float) -> Action:
         if self._failed_at is None:

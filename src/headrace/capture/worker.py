@@ -1,9 +1,11 @@
 """The Connect worker: one JVM with Kafka Connect in distributed mode, exactly-once source support on.
 
 It is a child that dies with us. Its files are in one folder: ``worker.properties`` (readable by the owner alone: it may
-hold the log's password), ``log4j2.properties``, ``worker.log`` and ``notifications.log`` (how snapshots go). Passwords
-of databases are in its environment and nowhere else; connectors refer to them (``${env:NAME}``). Its REST interface
-listens on a free loopback port.
+hold the log's password), ``log4j2.properties``, ``worker.log``, ``notifications.log`` (how snapshots go), ``plugins``
+(links to Debezium's jars, with ours beside them). Passwords of databases are in its environment and nowhere else;
+connectors refer to them (``${env:NAME}``). Its REST interface listens on a free loopback port.
+
+``connect.jar`` and ``connect-postgres.jar`` are ours: built from ``java/`` by ``scripts/capture-jars``.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import os
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -22,12 +25,31 @@ from pathlib import Path
 from headrace.capture.rest import ConnectRest
 from headrace.errors import HeadraceError, ServerAway
 
-__all__ = ["ConnectWorker", "WorkerSettings", "java_client_settings", "worker_properties"]
+__all__ = ["ConnectWorker", "WorkerSettings", "hidden", "java_client_settings", "worker_properties"]
 
 START_PATIENCE_S = 180.0
 STOP_PATIENCE_S = 10.0
 HEAP = "384m"
+YOUNG = "160m"
+"""Of the heap, for what is new: rows under way are dead before it is full, so hardly anything is ever copied."""
+_COMPILED_LATER = (
+    "-XX:Tier4InvocationThreshold=20000",
+    "-XX:Tier4MinInvocationThreshold=2400",
+    "-XX:Tier4CompileThreshold=60000",
+    "-XX:Tier4BackEdgeThreshold=160000",
+)
+"""Java's second compiler took a quarter of all processor time of the first half million changes: it waits four times as
+long before it takes a method for one worth its while."""
 _PR_SET_PDEATHSIG = 1
+_PEM = {
+    "ssl.ca.pem": "ssl.truststore.certificates",
+    "ssl.certificate.pem": "ssl.keystore.certificate.chain",
+    "ssl.key.pem": "ssl.keystore.key",
+}
+_PEM_FILES = {"ssl.certificate.location": "ssl.keystore.certificate.chain", "ssl.key.location": "ssl.keystore.key"}
+_SECRET = ("sasl.jaas.config", "ssl.keystore.key", "ssl.key.password", "ssl.keystore.password")
+_OURS = Path(__file__).with_name("connect.jar")
+_OURS_BESIDE = {"postgres": Path(__file__).with_name("connect-postgres.jar")}
 _LOG4J = """rootLogger.level = {level}
 rootLogger.appenderRef.file.ref = File
 appender.file.type = RollingFile
@@ -77,6 +99,9 @@ class WorkerSettings:
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Passwords by the name of the variable that connectors refer to."""
     heap: str = HEAP
+    replication: int = -1
+    """Of the worker's own topics, and of those that connectors make; -1: as the cluster does it."""
+    topic_settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def group(self) -> str:
@@ -95,6 +120,10 @@ def java_client_settings(client: Mapping[str, str]) -> dict[str, str]:
             found["sasl.mechanism"] = value
         elif name == "ssl.ca.location":
             found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": value}
+        elif name in _PEM:
+            found |= {_PEM[name]: value, f"ssl.{'truststore' if name == 'ssl.ca.pem' else 'keystore'}.type": "PEM"}
+        elif name in _PEM_FILES:
+            found |= {_PEM_FILES[name]: Path(value).read_text(), "ssl.keystore.type": "PEM"}
         elif name == "ssl.keystore.location":
             found["ssl.keystore.location"] = value
         elif name == "ssl.keystore.password":
@@ -108,16 +137,25 @@ def java_client_settings(client: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
+def hidden(access: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Settings of Java's clients as a connector's configuration may hold them, which is a record that others can read:
+    with references in place of secrets; and the secrets, for the worker's environment."""
+    secret = {name: f"HEADRACE_SECRET_LOG_{number}" for number, name in enumerate(_SECRET) if name in access}
+    told = {name: f"${{env:{secret[name]}}}" if name in secret else value for name, value in access.items()}
+    return told, {variable: access[name] for name, variable in secret.items()}
+
+
 def worker_properties(settings: WorkerSettings, port: int) -> dict[str, str]:
     """The worker's own configuration."""
     access = java_client_settings(settings.client)
-    json = "org.apache.kafka.connect.json.JsonConverter"
+    json = "headrace.connect.ChangeConverter"
     topics = {
         f"{kind}.storage.{name}": value
         for kind in ("config", "offset", "status")
         for name, value in (
             ("topic", f"{settings.group}.{'offsets' if kind == 'offset' else kind}"),
-            ("replication.factor", "-1"),
+            ("replication.factor", str(settings.replication)),
+            *settings.topic_settings.items(),
             *([] if kind == "config" else [("partitions", "1")]),
         )
     }
@@ -126,13 +164,15 @@ def worker_properties(settings: WorkerSettings, port: int) -> dict[str, str]:
         "group.id": settings.group,
         **topics,
         "exactly.once.source.support": "enabled",
-        "plugin.path": ",".join(str(settings.home / name) for name in settings.plugins),
+        "plugin.path": ",".join(str(settings.folder / "plugins" / name) for name in settings.plugins),
         "plugin.discovery": "service_load",
-        **{f"{part}.converter": json for part in ("key", "value", "header")},
-        **{f"{part}.converter.schemas.enable": "false" for part in ("key", "value", "header")},
-        **{f"{part}.converter.decimal.format": "NUMERIC" for part in ("key", "value", "header")},
+        **{f"{part}.converter": json for part in ("key", "value")},
+        **{f"{part}.converter.schemas.enable": "false" for part in ("key", "value")},
+        **{f"{part}.converter.decimal.format": "NUMERIC" for part in ("key", "value")},
         # a null in a column that has a default is a null
-        **{f"{part}.converter.replace.null.with.default": "false" for part in ("key", "value", "header")},
+        **{f"{part}.converter.replace.null.with.default": "false" for part in ("key", "value")},
+        # text as it is, without quotes (an event's type); structures (a position) as JSON all the same
+        "header.converter": "org.apache.kafka.connect.storage.SimpleHeaderConverter",
         "offset.flush.interval.ms": "1000",
         "scheduled.rebalance.max.delay.ms": "0",
         "session.timeout.ms": "6000",
@@ -189,21 +229,24 @@ class ConnectWorker:
                 level=os.environ.get("HEADRACE_CAPTURE_LOG", "INFO"), log=self.log, notifications=self.notifications
             )
         )
+        self._link_plugins()
         libc = ctypes.CDLL(None)
         with (folder / "worker.out").open("ab") as output:
             self._child = subprocess.Popen(
                 [
                     "java",
                     f"-Xmx{self.settings.heap}",
-                    "-Xms64m",
+                    "-Xms256m",
+                    f"-Xmn{YOUNG}",
                     "-XX:+UseSerialGC",
                     "-XX:MaxMetaspaceSize=160m",
                     "-XX:ReservedCodeCacheSize=64m",
+                    *_COMPILED_LATER,
                     "-Xss512k",
                     *shlex.split(os.environ.get("HEADRACE_CAPTURE_JAVA", "")),
                     f"-Dlog4j2.configurationFile={logging}",
                     "-cp",
-                    f"{self.settings.home / 'worker'}/*",
+                    f"{self.settings.home / 'worker'}/*:{_OURS}",
                     "org.apache.kafka.connect.cli.ConnectDistributed",
                     str(properties),
                 ],
@@ -215,6 +258,16 @@ class ConnectWorker:
                 start_new_session=True,
                 preexec_fn=lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),
             )
+
+    def _link_plugins(self) -> None:
+        """Each plugin is a folder of jars with a class loader of its own: Debezium's, and ours that build on them."""
+        shutil.rmtree(self.settings.folder / "plugins", ignore_errors=True)
+        for plugin in self.settings.plugins:
+            folder = self.settings.folder / "plugins" / plugin / "debezium"
+            folder.mkdir(parents=True)
+            ours = [_OURS_BESIDE[plugin]] if plugin in _OURS_BESIDE else []
+            for jar in [*(self.settings.home / plugin / "debezium").glob("*.jar"), *ours]:
+                (folder / jar.name).symlink_to(jar.resolve())
 
     def wait_until_ready(
         self, patience_s: float = START_PATIENCE_S, given_up: Callable[[], bool] | None = None

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from headrace import _kernel
-from headrace.cli.formats import bytes_fields
 from headrace.log.batch import CODEC_MASK, DELETE_HORIZON, LOG_APPEND_TIME, BatchHeader
 from headrace.log.log_file import DamagedBytes, FoundBatch
+from headrace.operations.record_json import bytes_fields
 
 __all__ = ["batch_json", "batch_line", "damage_json", "damage_line", "record_lines"]
 

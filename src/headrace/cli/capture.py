@@ -11,14 +11,15 @@ import typer
 
 from headrace.cli.capturing import capture_settings, captures_of
 from headrace.cli.child import node_for
-from headrace.cli.cluster import DEFAULT_SERVER, Cluster
 from headrace.cli.command import Command
 from headrace.cli.failures import CommandFailed
-from headrace.cli.options import ClientSettings, Output, Server
+from headrace.cli.options import ClientSettings, Log, MaybeLog, Output
 from headrace.cli.output import OutputFormat, print_json, print_line, print_table, size
-from headrace.cli.pairs import name_values
+from headrace.cli.pairs import client_settings
 from headrace.cli.start import DEFAULT_DATA
 from headrace.cli.stopping import stop_signals
+from headrace.logs import spoken
+from headrace.operations.cluster import DEFAULT_SERVER, Cluster
 
 __all__ = ["app"]
 
@@ -39,11 +40,9 @@ Data = Annotated[
 
 
 @app.command("list", cls=Command)
-def list_tables(
-    server: Server = DEFAULT_SERVER, client: ClientSettings = None, output: Output = OutputFormat.text
-) -> None:
+def list_tables(log: Log = DEFAULT_SERVER, client: ClientSettings = None, output: Output = OutputFormat.text) -> None:
     """List captured tables: where from, state, records, how far behind."""
-    found = list(_tables(server, client).values())
+    found = list(_tables(log, client).values())
     if output is OutputFormat.json:
         print_json(found)
         return
@@ -68,10 +67,10 @@ def list_tables(
 
 @app.command(cls=Command)
 def status(
-    name: Name, server: Server = DEFAULT_SERVER, client: ClientSettings = None, output: Output = OutputFormat.text
+    name: Name, log: Log = DEFAULT_SERVER, client: ClientSettings = None, output: Output = OutputFormat.text
 ) -> None:
     """Show all that is known of one captured table."""
-    one = _known(name, server, client)
+    one = _known(name, log, client)
     if output is OutputFormat.json:
         print_json(one)
         return
@@ -80,26 +79,28 @@ def status(
 
 
 @app.command(cls=Command)
-def metrics(server: Server = DEFAULT_SERVER, client: ClientSettings = None) -> None:
+def metrics(log: Log = DEFAULT_SERVER, client: ClientSettings = None) -> None:
     """Print the metrics of all captured tables, as Prometheus reads them."""
-    from headrace.capture.status import exposition
+    from headrace.capture.status import families
+    from headrace.exposition import lines
 
-    typer.echo(exposition(_tables(server, client).values()), nl=False)
+    for family in families(_tables(log, client).values()):
+        typer.echo("".join(lines(family)), nl=False)
 
 
 @app.command(cls=Command)
-def pause(name: Name, server: Server = DEFAULT_SERVER, client: ClientSettings = None) -> None:
+def pause(name: Name, log: Log = DEFAULT_SERVER, client: ClientSettings = None) -> None:
     """Pause the capture of a table, and of all others of its app in the same database: they share a connector.
 
     Meanwhile the database keeps its log; `headrace capture status` shows how much.
     """
-    _command(name, "pause", ("paused",), server, client)
+    _command(name, "pause", ("paused",), log, client)
 
 
 @app.command(cls=Command)
-def resume(name: Name, server: Server = DEFAULT_SERVER, client: ClientSettings = None) -> None:
+def resume(name: Name, log: Log = DEFAULT_SERVER, client: ClientSettings = None) -> None:
     """Go on with a capture that was paused; nothing that happened meanwhile is missed."""
-    _command(name, "resume", ("streaming", "snapshot"), server, client)
+    _command(name, "resume", ("streaming", "snapshot"), log, client)
 
 
 @app.command(cls=Command)
@@ -108,7 +109,7 @@ def snapshot(
     stop: Annotated[bool, typer.Option("--stop", help="Stop the one that is under way.")] = False,
     hold: Annotated[bool, typer.Option("--hold", help="Hold the one that is under way.")] = False,
     go: Annotated[bool, typer.Option("--go", help="Go on with one that is held.")] = False,
-    server: Server = DEFAULT_SERVER,
+    log: Log = DEFAULT_SERVER,
     client: ClientSettings = None,
 ) -> None:
     """Read all rows of a table again while writes go on; any number of times. Changes keep coming in between.
@@ -122,8 +123,8 @@ def snapshot(
     if stop + hold + go > 1:
         raise CommandFailed("--stop, --hold and --go exclude each other.")
     action = "snapshot-stop" if stop else "snapshot-hold" if hold else "snapshot-go" if go else "snapshot"
-    one = _known(name, server, client)
-    _send(one, action, server, client)
+    one = _known(name, log, client)
+    _send(one, action, log, client)
     print_line(f"{name}: {action} was asked for; `headrace capture status {name}` shows how it goes")
 
 
@@ -132,7 +133,7 @@ def remove(
     file: File,
     topics: Annotated[bool, typer.Option("--topics", help="Delete the topics of the tables too.")] = False,
     data: Data = Path(DEFAULT_DATA),
-    server: Server = DEFAULT_SERVER,
+    log: Log = DEFAULT_SERVER,
     client: ClientSettings = None,
 ) -> None:
     """End all captures of an app that is not running: drop replication slots and publications, forget positions.
@@ -145,7 +146,7 @@ def remove(
     loaded = load_app(file)
     if not loaded.captured:
         raise CommandFailed(f"app {loaded.name!r} captures nothing.")
-    settings = capture_settings(server, data, name_values(client, "-X"))
+    settings = capture_settings(log, data, client_settings(client))
     for line in removed(loaded.name, loaded.captured, settings, topics=topics):
         print_line(line)
 
@@ -154,7 +155,7 @@ def remove(
 def run(
     file: File,
     data: Data = Path(DEFAULT_DATA),
-    server: Annotated[str | None, typer.Option("--server", "-s", envvar="HEADRACE_SERVER", metavar="HOST:PORT")] = None,
+    log: MaybeLog = None,
     until_current: Annotated[
         bool, typer.Option("--until-current", help="Stop when all that is in the databases now is in the log.")
     ] = False,
@@ -167,8 +168,8 @@ def run(
     loaded = load_app(file)
     if not loaded.captured:
         raise CommandFailed(f"app {loaded.name!r} captures nothing.", hint="declare a table with capture=")
-    settings, stopped = name_values(client, "-X"), threading.Event()
-    with node_for(server, data, settings, _tell) as node, stop_signals(stopped.set):
+    settings, stopped = client_settings(client), threading.Event()
+    with node_for(log, data, settings, _tell, serve=False) as node, stop_signals(stopped.set):
         chosen = RunSettings(node.server, data, node.log_data, settings)
         with captures_of(loaded, chosen, _tell) as captures:
             if captures is not None and until_current:
@@ -179,15 +180,15 @@ def run(
                 stopped.wait()
 
 
-def _command(name: str, action: str, wanted: tuple[str, ...], server: str, client: list[str] | None) -> None:
-    one = _known(name, server, client)
+def _command(name: str, action: str, wanted: tuple[str, ...], log: str, client: list[str] | None) -> None:
+    one = _known(name, log, client)
     if one["state"] in wanted:
         print_line(f"{name} is {one['state']} already")
         return
-    _send(one, action, server, client)
+    _send(one, action, log, client)
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
-        state = _known(name, server, client)["state"]
+        state = _known(name, log, client)["state"]
         if state in wanted:
             print_line(f"{name} is {state}")
             return
@@ -198,34 +199,31 @@ def _command(name: str, action: str, wanted: tuple[str, ...], server: str, clien
     )
 
 
-def _send(one: dict[str, Any], action: str, server: str, client: list[str] | None) -> None:
+def _send(one: dict[str, Any], action: str, log: str, client: list[str] | None) -> None:
     from headrace.capture.run import COMMANDS
     from headrace.feed.catalog import send_command
 
     if one["state"] == "stopped":
         raise CommandFailed(f"the captures of app {one['app']!r} do not run.", hint="`headrace run FILE` starts them")
-    send_command(_feed_cluster(server, client), one["app"], one["name"], action, COMMANDS)
+    send_command(_feed_cluster(log, client), one["app"], one["name"], action, COMMANDS)
 
 
-def _known(name: str, server: str, client: list[str] | None) -> dict[str, Any]:
-    known = _tables(server, client)
+def _known(name: str, log: str, client: list[str] | None) -> dict[str, Any]:
+    known = _tables(log, client)
     if name not in known:
         raise CommandFailed(f"no table {name!r} is captured.", hint=f"there are: {', '.join(known) or 'none'}")
     return known[name]
 
 
-def _tables(server: str, client: list[str] | None) -> dict[str, dict[str, Any]]:
+def _tables(log: str, client: list[str] | None) -> dict[str, dict[str, Any]]:
     from headrace.feed.catalog import read_catalog
 
-    found = read_catalog(_feed_cluster(server, client), "capture")
+    found = read_catalog(_feed_cluster(log, client), "capture")
     return {f"{one['app']}.{one['name']}": one for _, one in sorted(found.items())}
 
 
-def _feed_cluster(server: str, client: list[str] | None) -> Any:
-    from headrace.feed.cluster import Cluster as Asked
-
-    settings = name_values(client, "-X")
-    return Asked(Cluster(server, settings).server, settings)
+def _feed_cluster(log: str, client: list[str] | None) -> Any:
+    return Cluster(log, client_settings(client)).asked()
 
 
 def _size(count: int | None) -> str | None:
@@ -233,4 +231,4 @@ def _size(count: int | None) -> str | None:
 
 
 def _tell(sentence: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {sentence}", flush=True)
+    spoken("headrace.capture", sentence)

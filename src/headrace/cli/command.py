@@ -1,4 +1,4 @@
-"""A command of the command line, whose errors are told and not thrown."""
+"""A command of the command line: its errors are told, not thrown, and a settings file can change its defaults."""
 
 from __future__ import annotations
 
@@ -15,11 +15,22 @@ __all__ = ["Command"]
 
 
 class Command(TyperCommand):
-    """A command whose errors are told, not thrown."""
+    """A command whose errors are told, not thrown; what no flag and no variable says, the settings file may say."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Read the command line, with the defaults that the settings file gives."""
+        file = None if parent is None else parent.find_root().obj
+        if file is not None:
+            from headrace.cli.defaults import defaults_of
+
+            given = defaults_of(file, (*_names(parent), str(info_name)), self.params)
+            extra["default_map"] = {name: value for name, (value, _) in given.items()}
+        return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; turn what it raises into a message and an exit code."""
         try:
+            self._add_pairs(ctx)
             return super().invoke(ctx)
         except (typer.Exit, typer.Abort, typer.BadParameter):
             raise
@@ -32,3 +43,20 @@ class Command(TyperCommand):
                 raise
             report(explained(error), as_json=ctx.params.get("output") == "json")
             raise typer.Exit(1) from None
+
+    def _add_pairs(self, ctx: Any) -> None:
+        """Put [client] and [broker] of the settings file before what -X and --set say."""
+        file = ctx.find_root().obj
+        if file is None:
+            return
+        from headrace.cli.defaults import pairs_of
+
+        for param in self.params:
+            pairs = pairs_of(file, tuple(_names(ctx)), param, self.params)
+            if pairs:
+                ctx.params[param.name] = [*pairs, *(ctx.params[param.name] or [])]
+
+
+def _names(ctx: Any) -> list[str]:
+    """The words that lead to a context, without the program's own name."""
+    return [] if ctx.parent is None else [*_names(ctx.parent), ctx.info_name]

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.cluster import DEFAULT_SERVER, Cluster, Partition, failure
 from headrace.cli.command import Command
 from headrace.cli.failures import CommandFailed
 from headrace.cli.formats import Writer, writer_for
-from headrace.cli.options import ClientSettings, Output, Server
+from headrace.cli.names import topic_names
+from headrace.cli.options import ClientSettings, Log, Output
 from headrace.cli.output import OutputFormat
-from headrace.cli.pairs import name_values
-from headrace.cli.positions import Relative, parse_position
+from headrace.cli.pairs import client_settings
+from headrace.operations.cluster import DEFAULT_SERVER, Cluster, Partition, failure
+from headrace.operations.positions import Relative, parse_position
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, TopicPartition
@@ -33,7 +34,7 @@ AT_ONCE = 1000
 
 @app.command(cls=Command)
 def consume(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False, autocompletion=topic_names)],
     start: Annotated[
         str,
         typer.Option(
@@ -59,7 +60,7 @@ def consume(
             "--group", "-g", help="Read as a member of this group: go on where it stopped, commit what was printed."
         ),
     ] = None,
-    server: Server = DEFAULT_SERVER,
+    log: Log = DEFAULT_SERVER,
     client: ClientSettings = None,
     output: Output = OutputFormat.text,
 ) -> None:
@@ -82,7 +83,7 @@ def consume(
         raise CommandFailed(
             "--group and --partition exclude each other.", hint="a group's members share out the partitions themselves"
         )
-    cluster = Cluster(server, name_values(client, "-X"))
+    cluster = Cluster(log, client_settings(client))
     reader = _Reader(cluster, topic, writer, limit, exit_at_end)
     with _stoppable(reader.stop):
         if group is None:

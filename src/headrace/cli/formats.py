@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from collections.abc import Callable
@@ -11,8 +10,9 @@ from typing import Any
 
 from headrace.cli.failures import CommandFailed
 from headrace.cli.lines import unescape
+from headrace.operations.record_json import message_json
 
-__all__ = ["Writer", "bytes_fields", "record_json", "writer_for"]
+__all__ = ["Writer", "writer_for"]
 
 Writer = Callable[[Any], bytes]
 """From a message to the bytes to print."""
@@ -35,47 +35,8 @@ def writer_for(form: str) -> Writer:
     )
 
 
-def record_json(
-    topic: str,
-    partition: int,
-    offset: int,
-    timestamp_ms: int,
-    key: bytes | None,
-    value: bytes | None,
-    headers: list[tuple[str, bytes | None]],
-) -> dict[str, Any]:
-    """A record as a JSON object; bytes that are not UTF-8 appear as ``key_base64``, ``value_base64``."""
-    return {
-        "topic": topic,
-        "partition": partition,
-        "offset": offset,
-        "timestamp_ms": timestamp_ms,
-        **bytes_fields("key", key),
-        **bytes_fields("value", value),
-        "headers": [{"name": name, **bytes_fields("value", data)} for name, data in headers],
-    }
-
-
-def bytes_fields(name: str, data: bytes | None) -> dict[str, str | None]:
-    """Text under its name, or base64 under ``<name>_base64``."""
-    if data is None:
-        return {name: None}
-    try:
-        return {name: data.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(data).decode()}
-
-
 def _as_json(message: Any) -> bytes:
-    fields = record_json(
-        message.topic(),
-        message.partition(),
-        message.offset(),
-        message.timestamp()[1],
-        message.key(),
-        message.value(),
-        message.headers() or [],
-    )
+    fields = message_json(message)
     return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
 
 

@@ -1,12 +1,17 @@
-"""``NAME=VALUE`` as people write it on a command line."""
+"""``NAME=VALUE`` as people write it on a command line, and settings of Kafka clients, which may be secret."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from headrace.cli.failures import CommandFailed
 
-__all__ = ["name_values"]
+__all__ = ["CLIENT_VARIABLE", "as_lines", "client_settings", "name_values"]
+
+CLIENT_VARIABLE = "HEADRACE_CLIENT"
+_FOLD = "\\n"
 
 
 def name_values(pairs: Sequence[str] | None, option: str) -> dict[str, str]:
@@ -20,3 +25,41 @@ def name_values(pairs: Sequence[str] | None, option: str) -> dict[str, str]:
             )
         found[name.strip()] = value
     return found
+
+
+def client_settings(pairs: Sequence[str] | None) -> dict[str, str]:
+    """Settings of the Kafka client: what ``HEADRACE_CLIENT`` says, one a line, and over it what was given with ``-X``;
+    ``@FILE`` stands for the lines of a file. Command lines can be seen by others, these two cannot."""
+    found = _lines(os.environ.get(CLIENT_VARIABLE, ""), CLIENT_VARIABLE)
+    for pair in pairs or []:
+        found |= _of_file(pair[1:]) if pair.startswith("@") else name_values([pair], "-X")
+    return found
+
+
+def _of_file(name: str) -> dict[str, str]:
+    try:
+        return _lines(Path(name).read_text(), name)
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandFailed(f"-X @{name}: the file cannot be read: {error}.") from None
+
+
+def _lines(text: str, where: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        name, equals, value = line.partition("=")
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        if not equals or not name.strip():  # the line may hold a password: it is not shown
+            raise CommandFailed(f"line {number} of {where} is not NAME=VALUE.", hint="say security.protocol=sasl_ssl")
+        found[name.strip()] = _unfolded(name.strip(), value.strip())
+    return found
+
+
+def as_lines(settings: Mapping[str, str]) -> str:
+    """Settings as ``HEADRACE_CLIENT`` has them, for a process that we start."""
+    return "\n".join(f"{name}={value.replace(chr(10), _FOLD)}" for name, value in settings.items())
+
+
+def _unfolded(name: str, value: str) -> str:
+    """Certificates and keys may be given themselves; they have lines."""
+    return value.replace(_FOLD, "\n") if name.endswith(".pem") else value

@@ -13,13 +13,16 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.cluster import DEFAULT_SERVER, Cluster, failure
+from headrace import tracing
 from headrace.cli.command import Command
 from headrace.cli.failures import CommandFailed
 from headrace.cli.lines import LineFormat, Outgoing, parse_lines, unescape
-from headrace.cli.options import ClientSettings, Output, Server
+from headrace.cli.names import topic_names
+from headrace.cli.options import ClientSettings, Log, Output
 from headrace.cli.output import OutputFormat, print_json, print_line, progress, size
-from headrace.cli.pairs import name_values
+from headrace.cli.pairs import client_settings, name_values
+from headrace.errors import HeadraceError
+from headrace.operations.cluster import DEFAULT_SERVER, Cluster, failure
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
@@ -52,7 +55,7 @@ class Acks(StrEnum):
 
 @app.command(cls=Command)
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False, autocompletion=topic_names)],
     file: Annotated[
         Path | None,
         typer.Option(
@@ -79,7 +82,7 @@ def produce(
     partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, help="Default: by key, or any.")] = None,
     codec: Annotated[Codec, typer.Option("--codec", "-z", help="Compression.")] = Codec.none,
     acks: Annotated[Acks, typer.Option(help="all: on disk; 1: with the server; 0: sent.")] = Acks.all,
-    server: Server = DEFAULT_SERVER,
+    log: Log = DEFAULT_SERVER,
     client: ClientSettings = None,
     output: Output = OutputFormat.text,
 ) -> None:
@@ -104,8 +107,8 @@ def produce(
         empty_is_null=empty_as_null,
     )
     headers: list[tuple[str, bytes | None]] = [(n, v.encode()) for n, v in name_values(header, "--header").items()]
-    with _input(file) as lines:
-        cluster = Cluster(server, name_values(client, "-X"))
+    with _input(file) as lines, tracing.sending(topic, headers):
+        cluster = Cluster(log, client_settings(client))
         delivery = _Delivery(cluster, topic, codec, acks, partition, headers)
         name = "standard input" if file is None or str(file) == "-" else str(file)
         total = os.fstat(lines.fileno()).st_size
@@ -159,7 +162,7 @@ class _Delivery:
     def send(self, records: Iterator[tuple[int, Outgoing]], tell: Callable[[int], None]) -> None:
         """Send every record and wait until each is acknowledged. The first failure, of a line or of the server, ends it
         after what came before; so does Ctrl-C."""
-        failed = None
+        failed: HeadraceError | None = None
         try:
             self._queue_all(records, tell)
         except CommandFailed as error:
@@ -190,7 +193,9 @@ class _Delivery:
         if record.timestamp_ms is not None:
             extra = {**extra, "timestamp": record.timestamp_ms}
         if record.headers:
-            extra = {**extra, "headers": self.headers + record.headers}
+            own = any(name == tracing.HEADER for name, _ in record.headers)
+            all_ = [one for one in self.headers if one[0] != tracing.HEADER] if own else self.headers
+            extra = {**extra, "headers": all_ + record.headers}
         while True:
             try:
                 self._producer.produce(self.topic, record.value, record.key, on_delivery=self._delivered, **extra)

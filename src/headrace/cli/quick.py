@@ -1,22 +1,27 @@
 """``headrace up`` without the command line library, which takes longer to import than a node takes to start.
 
-Only plain command lines are read here: known options, each followed by its value, and no settings in the environment.
-Everything else (``--help``, mistakes) is left to the library, which is the authority: a test compares the two.
+Only plain command lines are read here: known options, each followed by its value, and no settings in the environment
+or in a file. Everything else (``--help``, mistakes) is left to the library, which is the authority: a test compares the
+two.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.cli.failures import explained, report
-from headrace.cli.start import DEFAULT_DATA, DEFAULT_HTTP, DEFAULT_LISTEN, start_node
+from headrace.cli.start import DEFAULT_DATA, DEFAULT_HTTP, DEFAULT_LISTEN, DEFAULT_SETTINGS, start_node
 
 __all__ = ["UpOptions", "quick_up", "read_options"]
 
-_SETTINGS = {f"HEADRACE_{name}" for name in ("DATA", "LISTEN", "ADVERTISE", "HTTP", "METRICS", "OUTPUT", "DEBUG")}
+_NAMES = (
+    *("DATA", "LISTEN", "ADVERTISE", "HTTP", "METRICS", "VIEWS", "LOG", "TOKEN", "READ_TOKEN", "LOGS"),
+    *("OUTPUT", "DEBUG", "SETTINGS"),
+)
+_SETTINGS = {f"HEADRACE_{name}" for name in _NAMES}
 """The variables of the environment that stand for an option."""
 
 
@@ -29,6 +34,12 @@ class UpOptions:
     advertise: str | None = None
     http: str = DEFAULT_HTTP
     metrics: str | None = None
+    views: str | None = None
+    token: str | None = field(default=None, repr=False)
+    read_token: str | None = field(default=None, repr=False)
+    logs: str = "text"
+    log: str | None = None
+    client: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     output: str = "text"
 
@@ -39,9 +50,22 @@ def quick_up(arguments: Sequence[str]) -> int | None:
     if options is None:
         return None
     as_json = options.output == "json"
+    if options.logs == "json":
+        os.environ["HEADRACE_LOGS"] = "json"
     try:
         where = Path(options.data), options.listen, options.advertise
-        start_node(*where, options.settings, http=options.http, metrics=options.metrics, as_json=as_json)
+        start_node(
+            *where,
+            options.settings,
+            http=options.http,
+            metrics=options.metrics,
+            views=options.views,
+            token=options.token,
+            read_token=options.read_token,
+            log=options.log,
+            client=options.client,
+            as_json=as_json,
+        )
     except KeyboardInterrupt:
         return 130
     except Exception as error:
@@ -53,7 +77,7 @@ def quick_up(arguments: Sequence[str]) -> int | None:
 def read_options(arguments: Sequence[str]) -> UpOptions | None:
     """The options that follow ``up``, if they are plain."""
     options = UpOptions()
-    if len(arguments) % 2 or not _SETTINGS.isdisjoint(os.environ):
+    if len(arguments) % 2 or not _SETTINGS.isdisjoint(os.environ) or os.path.exists(DEFAULT_SETTINGS):
         return None
     for flag, value in zip(arguments[::2], arguments[1::2], strict=True):
         match flag:
@@ -67,6 +91,18 @@ def read_options(arguments: Sequence[str]) -> UpOptions | None:
                 options.http = value
             case "--metrics":
                 options.metrics = value
+            case "--views":
+                options.views = value
+            case "--token":
+                options.token = value
+            case "--read-token":
+                options.read_token = value
+            case "--logs" if value in ("text", "json"):
+                options.logs = value
+            case "--log":
+                options.log = value
+            case "-X":
+                options.client += (value,)
             case "--set" | "-c":
                 options.settings += (value,)
             case "--output" | "-o" if value in ("text", "json"):

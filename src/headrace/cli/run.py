@@ -5,20 +5,23 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace import tracing
 from headrace.cli.capturing import captures_of
 from headrace.cli.child import node_for
 from headrace.cli.command import Command
 from headrace.cli.failures import CommandFailed
-from headrace.cli.options import ClientSettings
-from headrace.cli.pairs import name_values
-from headrace.cli.start import DEFAULT_DATA
+from headrace.cli.options import Checkpoints, ClientSettings, Http, Logs, MaybeLog, SparkSettings, Views
+from headrace.cli.pairs import client_settings, name_values
+from headrace.cli.start import DEFAULT_DATA, DEFAULT_HTTP, views_place
 from headrace.cli.stopping import stop_signals
+from headrace.logs import LogForm, spoken
+from headrace.operations.cluster import DEFAULT_SERVER
 
 if TYPE_CHECKING:
     from headrace.capture.run import CaptureRun
@@ -44,23 +47,28 @@ def run(
         str | None,
         typer.Option("--from", metavar="TIME", help="Where a checkpoint is lost: go on from this time, state empty."),
     ] = None,
-    server: Annotated[
-        str | None,
-        typer.Option(
-            "--server",
-            "-s",
-            envvar="HEADRACE_SERVER",
-            metavar="HOST:PORT",
-            help="The node, or any Kafka broker. Without it: 127.0.0.1:9092, and a node is started if none is there.",
-        ),
-    ] = None,
+    log: MaybeLog = None,
     data: Annotated[
         Path,
         typer.Option("--data", "-d", metavar="DIR", envvar="HEADRACE_DATA", help="Checkpoints, and the node's data."),
     ] = Path(DEFAULT_DATA),
-    master: Annotated[str, typer.Option(metavar="URL", help="Spark's master.")] = "local[*]",
+    spark: Annotated[
+        str,
+        typer.Option(
+            "--spark",
+            "--master",
+            envvar="HEADRACE_SPARK",
+            metavar="URL",
+            help="Spark's master: local[*], local-cluster[2,1,1024], spark://host:7077, k8s://https://host:6443, yarn.",
+        ),
+    ] = "local[*]",
+    spark_conf: SparkSettings = None,
+    checkpoints: Checkpoints = None,
     interval: Annotated[str, typer.Option(metavar="TIME", help="How often a batch begins at most.")] = "100 ms",
+    views: Views = None,
+    http: Http = DEFAULT_HTTP,
     client: ClientSettings = None,
+    logs: Logs = LogForm.text,
 ) -> None:
     """Run an app: its views, derived streams and alerts. Ctrl-C stops it within seconds; it goes on where it was.
 
@@ -69,10 +77,15 @@ def run(
     \b
     headrace run shop.py
     headrace run shop.py --once
-    headrace run shop.py --server kafka.example:9092 --data /var/lib/shop
+    headrace run shop.py --log kafka://kafka1:9092,kafka2:9092 --data /var/lib/shop
     headrace run shop.py --rebuild           after a view was changed
+    headrace run shop.py --views postgresql://headrace@db.example/views
+    headrace run shop.py --log kafka://kafka1:9092 --spark spark://spark.example:7077 \\
+        --checkpoints hdfs://store.example/shop --spark-conf spark.archives=env.tar.gz#environment
 
-    What Spark itself prints is in DIR/spark/spark.log.
+    What Spark itself prints is in DIR/spark/spark.log. Views are kept by the node: --views and --http are for one that
+    is started here; one that runs already keeps them as `headrace up` told it. On Apache Kafka a node that serves
+    the views is started, unless one is at the usual address; --http none leaves that to others.
     """
     from headrace.pipelines.settings import RunSettings, Until
 
@@ -80,35 +93,38 @@ def run(
         raise CommandFailed("--once and --until-idle exclude each other.")
     interval_ms = _milliseconds(interval)
     _ensure_time(start_from)
-    loaded = _loaded(file, data, master)
-    settings = name_values(client, "-X")
-    with node_for(server, data, settings, _tell) as node:
-        chosen = RunSettings(
-            node.server,
-            data,
-            node.log_data,
-            settings,
-            master,
-            interval_ms,
-            rebuild=rebuild,
-            start_from=start_from,
-            until=Until.ONCE if once else Until.IDLE if until_idle else Until.STOPPED,
-        )
+    wanted = RunSettings(
+        log or DEFAULT_SERVER,
+        data,
+        client=client_settings(client),
+        master=spark,
+        interval_ms=interval_ms,
+        rebuild=rebuild,
+        start_from=start_from,
+        until=Until.ONCE if once else Until.IDLE if until_idle else Until.STOPPED,
+        checkpoints=checkpoints,
+        spark=name_values(spark_conf, "--spark-conf"),
+    )
+    wanted.ensure_usable()
+    loaded = _loaded(file, wanted)
+    views_place(views)
+    with node_for(log, data, wanted.client, _tell, views or None, http) as node:
+        chosen = replace(wanted, bootstrap=node.server, log_data=node.log_data)
+        chosen.ensure_reachable()
         with captures_of(loaded, chosen, _tell) as captures:
             code = _run(loaded, chosen, captures)
     _leave(code)
 
 
-def _loaded(file: str, data: Path, master: str) -> App:
+def _loaded(file: str, settings: RunSettings) -> App:
     """The app of the file. Its mistakes are found without Spark, unless the file itself needs it, as a udf does."""
     from headrace.pipelines.load import NeedsSpark, load_app
-    from headrace.pipelines.spark import start_spark
 
     try:
         return load_app(file)
     except NeedsSpark:
         _tell(f"{file} uses Spark as it is loaded: starting Spark")
-        start_spark(Path(file).stem, data / "spark", master)
+        settings.start_spark(Path(file).stem)
         return load_app(file)
 
 
@@ -134,7 +150,7 @@ def _run(loaded: App, settings: RunSettings, captures: CaptureRun | None) -> int
 
 
 def _tell(sentence: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {sentence}", flush=True)
+    spoken("headrace.run", sentence)
 
 
 def _milliseconds(text: str) -> int:
@@ -159,6 +175,7 @@ def _ensure_time(start_from: str | None) -> None:
 
 def _leave(code: int) -> None:
     """End now: everything is written, and Spark would take seconds to take itself apart."""
+    tracing.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
     from pyspark import SparkContext

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,11 +12,15 @@ import typer
 
 from headrace.cli.command import Command
 from headrace.cli.failures import CommandFailed
-from headrace.cli.options import Output
+from headrace.cli.options import Checkpoints, Output, SparkSettings
 from headrace.cli.output import OutputFormat, print_json, print_line, print_table
+from headrace.cli.pairs import name_values
 from headrace.cli.start import DEFAULT_DATA
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headrace.pipelines.folders import Folder
     from headrace.pipelines.state.inspect import TableState
 
 __all__ = ["app", "checkpoint_of"]
@@ -44,6 +49,8 @@ def show(
         Path,
         typer.Option("--data", "-d", metavar="DIR", envvar="HEADRACE_DATA", help="Where `headrace run` keeps it."),
     ] = Path(DEFAULT_DATA),
+    checkpoints: Checkpoints = None,
+    spark_conf: SparkSettings = None,
     limit: Annotated[int, typer.Option(metavar="N", help="Show so many rows of each table at most.")] = 20,
     output: Output = OutputFormat.text,
 ) -> None:
@@ -59,9 +66,13 @@ def show(
     from headrace.pipelines.spark import start_spark
     from headrace.pipelines.state.inspect import read_state
 
-    checkpoint = checkpoint_of(data, name)
     with tempfile.TemporaryDirectory() as folder:
-        tables = read_state(start_spark("state", Path(folder), "local[1]"), checkpoint)
+
+        def spark() -> SparkSession:
+            return start_spark("state", Path(folder), "local[1]", name_values(spark_conf, "--spark-conf"))
+
+        checkpoint = checkpoint_of(checkpoints or str(data / "checkpoints"), name, spark)
+        tables = read_state(spark(), checkpoint.where)
     if not tables:
         raise CommandFailed(f"{name} keeps no state of its own.", hint="operators such as hr.session keep state")
     for one in tables:
@@ -84,13 +95,20 @@ def _cell(value: Any) -> Any:
     return value if value is None or isinstance(value, int | float | str) else json.dumps(value)
 
 
-def checkpoint_of(data: Path, name: str) -> Path:
-    """The checkpoint folder of a query's newest build."""
-    found = sorted(path for path in (data / "checkpoints").glob(f"*/{name.partition('.')[0]}/{name}*") if path.is_dir())
-    mine = [path for path in found if path.name == name or path.name.startswith(f"{name}.g")]
-    if not mine:
+def checkpoint_of(place: str, name: str, spark: Callable[[], SparkSession]) -> Folder:
+    """The checkpoint folder of a query's newest build, below a folder or URL."""
+    from headrace.pipelines.folders import open_folder
+
+    root, app = open_folder(spark, place), name.partition(".")[0]
+    found = [
+        root.below(f"{cluster}/{app}/{one}")
+        for cluster in root.names()
+        for one in root.names(f"{cluster}/{app}")
+        if one == name or one.startswith(f"{name}.g")
+    ]
+    if not found:
         raise CommandFailed(
-            f"there is no checkpoint of {name!r} below {data}.",
-            hint="say --data DIR as it was said to `headrace run`; `headrace query list` shows the queries",
+            f"there is no checkpoint of {name!r} below {place}.",
+            hint="say --data or --checkpoints as to `headrace run`; `headrace query list` shows the queries",
         )
-    return max(mine, key=lambda path: path.stat().st_mtime)
+    return max(found, key=lambda folder: folder.changed_ms())

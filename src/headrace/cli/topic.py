@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from headrace.cli.cluster import DEFAULT_SERVER, REQUEST_TIMEOUT_S, Cluster
 from headrace.cli.command import Command
+from headrace.cli.embedded_only import ensure_known
 from headrace.cli.failures import CommandFailed
-from headrace.cli.options import ClientSettings, Output, Server
+from headrace.cli.names import topic_names
+from headrace.cli.options import ClientSettings, Log, Output
 from headrace.cli.output import OutputFormat, print_json, print_line, print_table
-from headrace.cli.pairs import name_values
-
-if TYPE_CHECKING:
-    from confluent_kafka.admin import TopicDescription
+from headrace.cli.pairs import client_settings, name_values
+from headrace.errors import HeadraceError
+from headrace.operations.cluster import DEFAULT_SERVER, REQUEST_TIMEOUT_S, Cluster
+from headrace.operations.topics import all_topics, described_topic, settings_of
 
 __all__ = ["app"]
 
@@ -27,8 +28,8 @@ app = typer.Typer(
     help="Create, list, describe, alter and delete topics.",
 )
 
-Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=False)]
-Name = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=False, autocompletion=topic_names)]
+Name = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False, autocompletion=topic_names)]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", "-c", metavar="NAME=VALUE", help="A topic setting, with Kafka's name. Repeatable."),
@@ -42,8 +43,11 @@ def create(
     names: Names,
     partitions: Annotated[int | None, typer.Option("--partitions", "-p", min=1, help="Default: the server's.")] = None,
     settings: Settings = None,
+    replication: Annotated[
+        int | None, typer.Option(min=1, help="Copies of each partition. Default: the cluster's, or 3 if nobody set it.")
+    ] = None,
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="A topic that exists is fine.")] = False,
-    server: Server = DEFAULT_SERVER,
+    log: Log = DEFAULT_SERVER,
     client: ClientSettings = None,
     output: Output = OutputFormat.text,
 ) -> None:
@@ -59,9 +63,12 @@ def create(
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import NewTopic
 
-    cluster = Cluster(server, name_values(client, "-X"))
+    cluster = Cluster(log, client_settings(client))
     config = name_values(settings, "--set")
-    wanted = [NewTopic(name, partitions or -1, -1, config=config) for name in dict.fromkeys(names)]
+    ensure_known(cluster, config)
+    brokers = cluster.asked().brokers
+    copies, config = replication or brokers.replication, {**brokers.settings, **config}
+    wanted = [NewTopic(name, partitions or -1, copies, config=config) for name in dict.fromkeys(names)]
     made = cluster.admin.create_topics(wanted, operation_timeout=REQUEST_TIMEOUT_S, request_timeout=REQUEST_TIMEOUT_S)
     results, failed = [], None
     for name, future in made.items():
@@ -71,7 +78,7 @@ def create(
             if not (if_not_exists and exists):
                 cluster.answer(future, f"topic {name!r} was not created")
             results.append({"name": name, "created": not exists})
-        except CommandFailed as failure:
+        except HeadraceError as failure:
             failed = failed or failure
     if output is OutputFormat.json:
         print_json(results)
@@ -87,23 +94,13 @@ def list_topics(
     internal: Annotated[
         bool, typer.Option("--internal", "-i", help="Also the topics that the server keeps for itself.")
     ] = False,
-    server: Server = DEFAULT_SERVER,
+    log: Log = DEFAULT_SERVER,
     client: ClientSettings = None,
     output: Output = OutputFormat.text,
 ) -> None:
     """List topics, with their partitions and how many offsets they hold."""
-    cluster = Cluster(server, name_values(client, "-X"))
-    topics = [found for found in cluster.describe(cluster.topic_names()) if internal or not _internal(found)]
-    offsets = cluster.offsets((found.name, partition.id) for found in topics for partition in found.partitions)
-    rows = [
-        {
-            "name": found.name,
-            "partitions": len(found.partitions),
-            "records": sum(offsets[found.name, p.id].end - offsets[found.name, p.id].start for p in found.partitions),
-            "internal": _internal(found),
-        }
-        for found in topics
-    ]
+    cluster = Cluster(log, client_settings(client))
+    rows = [row for row in all_topics(cluster) if internal or not row["internal"]]
     if output is OutputFormat.json:
         print_json(rows)
     else:
@@ -118,35 +115,23 @@ def describe(
     all_settings: Annotated[
         bool, typer.Option("--all", "-a", help="Also the settings that have their default.")
     ] = False,
-    server: Server = DEFAULT_SERVER,
+    log: Log = DEFAULT_SERVER,
     client: ClientSettings = None,
     output: Output = OutputFormat.text,
 ) -> None:
     """Show a topic's id, its settings, where each partition begins and ends, and how many records a topic with
     headrace.overflow=drop has dropped."""
-    cluster = Cluster(server, name_values(client, "-X"))
-    found = cluster.describe([name])[0]
-    offsets = cluster.offsets((name, partition.id) for partition in found.partitions)
-    partitions = [
-        {
-            "partition": partition.id,
-            "leader": partition.leader.id if partition.leader else None,
-            "start": offsets[name, partition.id].start,
-            "end": offsets[name, partition.id].end,
-            "records": offsets[name, partition.id].end - offsets[name, partition.id].start,
-        }
-        for partition in sorted(found.partitions, key=lambda partition: int(partition.id))
-    ]
-    settings = _settings_of(cluster, name)
+    cluster = Cluster(log, client_settings(client))
+    about, partitions = described_topic(cluster, name)
+    settings = settings_of(cluster, name)
     dropped = next((int(setting["value"]) for setting in settings if setting["name"] == _DROPPED), None)
     settings = [setting for setting in settings if setting["name"] != _DROPPED]
     shown = settings if all_settings else [setting for setting in settings if setting["source"] != "default"]
     if output is OutputFormat.json:
-        about = {"name": name, "id": str(found.topic_id), "internal": _internal(found)}
         print_json({**about, "partitions": partitions, "dropped": dropped, "settings": shown})
         return
     lost = f", {dropped} record{'s' * (dropped != 1)} dropped" if dropped is not None else ""
-    print_line(f"topic {name}, id {found.topic_id}, {len(partitions)} partition{'s' * (len(partitions) != 1)}{lost}")
+    print_line(f"topic {name}, id {about['id']}, {len(partitions)} partition{'s' * (len(partitions) != 1)}{lost}")
     print_line()
     print_table(list(partitions[0]) if partitions else ["partition"], [list(row.values()) for row in partitions])
     print_line()
@@ -164,7 +149,7 @@ def alter(
     ] = None,
     settings: Settings = None,
     unset: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Back to the default. Repeatable.")] = None,
-    server: Server = DEFAULT_SERVER,
+    log: Log = DEFAULT_SERVER,
     client: ClientSettings = None,
     output: Output = OutputFormat.text,
 ) -> None:
@@ -181,7 +166,8 @@ def alter(
     config = name_values(settings, "--set")
     if partitions is None and not config and not unset:
         raise CommandFailed("nothing to change.", hint="say --set NAME=VALUE, --unset NAME or --partitions N")
-    cluster = Cluster(server, name_values(client, "-X"))
+    cluster = Cluster(log, client_settings(client))
+    ensure_known(cluster, config)
     if config or unset:
         _alter_settings(cluster, name, config, unset or [])
     if partitions is not None:
@@ -199,12 +185,12 @@ def alter(
 def delete(
     names: Names,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    server: Server = DEFAULT_SERVER,
+    log: Log = DEFAULT_SERVER,
     client: ClientSettings = None,
     output: Output = OutputFormat.text,
 ) -> None:
     """Delete topics and all they hold. Asks first when you are at a terminal."""
-    cluster = Cluster(server, name_values(client, "-X"))
+    cluster = Cluster(log, client_settings(client))
     wanted = list(dict.fromkeys(names))
     if not yes and sys.stdin.isatty() and output is OutputFormat.text:
         typer.confirm(f"Delete {', '.join(wanted)} and all records in them?", abort=True)
@@ -216,29 +202,6 @@ def delete(
     else:
         for name in wanted:
             print_line(f"Deleted topic {name}")
-
-
-def _internal(found: TopicDescription) -> bool:
-    return bool(found.is_internal) or found.name.startswith("__")
-
-
-def _settings_of(cluster: Cluster, name: str) -> list[dict[str, Any]]:
-    from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
-
-    resource = ConfigResource(ResourceType.TOPIC, name)
-    asked = cluster.admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)
-    entries = cluster.answer(asked[resource], f"the settings of topic {name!r} could not be read")
-    sources = {
-        ConfigSource.DYNAMIC_TOPIC_CONFIG.value: "topic",
-        ConfigSource.DEFAULT_CONFIG.value: "default",
-        ConfigSource.STATIC_BROKER_CONFIG.value: "server",
-        ConfigSource.DYNAMIC_BROKER_CONFIG.value: "server",
-        ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG.value: "server",
-    }
-    return [
-        {"name": entry.name, "value": entry.value, "source": sources.get(int(entry.source), "unknown")}
-        for entry in sorted(entries.values(), key=lambda entry: str(entry.name))
-    ]
 
 
 def _alter_settings(cluster: Cluster, name: str, config: dict[str, str], unset: list[str]) -> None:

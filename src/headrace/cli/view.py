@@ -10,6 +10,7 @@ from urllib.parse import quote
 import typer
 
 from headrace.cli.command import Command
+from headrace.cli.names import view_names
 from headrace.cli.options import Output
 from headrace.cli.output import OutputFormat, print_json, print_line, print_table
 from headrace.client import DEFAULT_URL, Change, Client
@@ -27,7 +28,9 @@ app = typer.Typer(
 Node = Annotated[
     str, typer.Option("--node", "-n", envvar="HEADRACE_NODE", metavar="URL", help="The node's web address.")
 ]
-Name = Annotated[str, typer.Argument(metavar="VIEW", help="VIEW or APP.VIEW", show_default=False)]
+Name = Annotated[
+    str, typer.Argument(metavar="VIEW", help="VIEW or APP.VIEW", show_default=False, autocompletion=view_names)
+]
 
 
 @app.command("list", cls=Command)

@@ -1,8 +1,8 @@
 """The catalog: topic ``headrace.catalog``, which says what views and queries there are, and carries commands to them.
 
 Keys ``view/APP/NAME`` (where a view's changelog is, its key and columns), ``query/APP/NAME`` (how a query is doing),
-``command/APP/NAME`` (what somebody wants of it), and ``capture/APP/NAME`` and ``capture-command/APP/NAME``, the same of
-captured tables. Values are JSON; a null value takes the entry away.
+``plan/APP/NAME`` (how Spark runs it), ``command/APP/NAME`` (what somebody wants of it), and ``capture/APP/NAME``
+and ``capture-command/APP/NAME``, the same of captured tables. Values are JSON; a null value takes the entry away.
 """
 
 from __future__ import annotations

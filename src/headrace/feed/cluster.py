@@ -19,6 +19,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
 from headrace.errors import HeadraceError, ServerAway, UnknownTopic
+from headrace.feed.brokers import Brokers, brokers_of
 
 __all__ = ["Cluster", "comes_back", "raised"]
 
@@ -53,9 +54,10 @@ class Cluster:
 
     def __init__(self, bootstrap: str, settings: Mapping[str, str]) -> None:
         self.bootstrap = bootstrap
-        self._settings = dict(settings)
+        self.settings = dict(settings)
         self._admin: AdminClient | None = None
         self._topic_ids: dict[str, str] = {}
+        self._brokers: Brokers | None = None
 
     def config(self, **more: object) -> dict[str, Any]:
         """Settings for a client; names with underscores for dots."""
@@ -65,7 +67,7 @@ class Cluster:
             "log_level": 0,
             "reconnect.backoff.max.ms": 1000,
             **{name.replace("_", "."): value for name, value in more.items()},
-            **self._settings,
+            **self.settings,
         }
 
     @property
@@ -92,6 +94,16 @@ class Cluster:
             )
         )
 
+    @property
+    def brokers(self) -> Brokers:
+        """Who they are, and what they want of new topics; asked once."""
+        if self._brokers is None:
+            try:
+                self._brokers = brokers_of(self.admin)
+            except KafkaException as error:
+                raise raised(error.args[0], "the cluster could not be asked what it is", self.bootstrap) from None
+        return self._brokers
+
     def id(self) -> str | None:
         """The cluster's id."""
         try:
@@ -99,6 +111,14 @@ class Cluster:
         except KafkaException as error:
             raise raised(error.args[0], "the cluster could not be asked who it is", self.bootstrap) from None
         return found
+
+    def hosts(self) -> list[str]:
+        """The hosts that clients are told to connect to."""
+        try:
+            known = self.admin.list_topics(timeout=REQUEST_TIMEOUT_S).brokers
+        except KafkaException as error:
+            raise raised(error.args[0], "the cluster could not be asked for its brokers", self.bootstrap) from None
+        return sorted(str(broker.host) for broker in known.values())
 
     def partitions(self, topic: str) -> list[int]:
         """The partitions of a topic that must exist."""

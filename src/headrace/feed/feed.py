@@ -22,6 +22,10 @@ class Feed(Protocol):
     Record batches have the columns of ``_kernel.records_to_arrow``: offset, timestamp, key, value, headers.
     """
 
+    def cluster_id(self) -> str | None:
+        """Which cluster it is, by whatever address it was reached."""
+        ...
+
     def partitions(self, topic: str) -> list[int]:
         """The partitions of a topic; UnknownTopic if there is none of that name."""
         ...

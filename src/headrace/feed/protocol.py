@@ -31,6 +31,7 @@ class ProtocolFeed:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
+        self.cluster_id = cluster.id
         self.partitions = cluster.partitions
         self.bounds = cluster.bounds
         self.offset_at = cluster.offset_at

@@ -47,6 +47,7 @@ class SegmentFeed:
     def __init__(self, cluster: Cluster, data: Path) -> None:
         self.cluster = cluster
         self.data = data
+        self.cluster_id = cluster.id
         self.partitions = cluster.partitions
         self.bounds = cluster.bounds
         self.offset_at = cluster.offset_at

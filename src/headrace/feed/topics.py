@@ -6,28 +6,78 @@ import time
 from collections.abc import Mapping
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import NewTopic, OffsetSpec
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
-from headrace.errors import ServerAway
+from headrace.errors import ServerAway, UnknownTopic
 from headrace.feed.cluster import REQUEST_TIMEOUT_S, Cluster, raised
 
-__all__ = ["CATALOG", "COMPACTED", "MARKS", "delete_topics", "ensure_topic", "read_table"]
+__all__ = [
+    "CATALOG",
+    "COMPACTED",
+    "MARKS",
+    "change_topic",
+    "delete_topics",
+    "ensure_topic",
+    "read_table",
+    "settings_of_topic",
+]
 
 CATALOG, MARKS = "headrace.catalog", "headrace.marks"
+_LOOK_EVERY_S = 0.02
 COMPACTED: Mapping[str, str] = {"cleanup.policy": "compact"}
 _SMALL = {**COMPACTED, "segment.bytes": str(1 << 20), "min.cleanable.dirty.ratio": "0.1"}
 
 
 def ensure_topic(cluster: Cluster, name: str, partitions: int = 1, config: Mapping[str, str] = _SMALL) -> None:
-    """Make a topic unless there is one of that name."""
-    made = cluster.admin.create_topics([NewTopic(name, partitions, config=dict(config))])
+    """Make a topic unless there is one of that name, with as many copies as is sensible there."""
+    wanted = cluster.brokers
+    new = NewTopic(name, partitions, wanted.replication, config={**wanted.settings, **config})
+    made = cluster.admin.create_topics([new])
     try:
         made[name].result(REQUEST_TIMEOUT_S)
+        _wait_until_known(cluster, name)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise raised(error.args[0], f"topic {name!r} could not be made", cluster.bootstrap) from None
     except TimeoutError:
         raise ServerAway(f"topic {name!r} could not be made: {cluster.bootstrap} did not answer.") from None
+
+
+def _wait_until_known(cluster: Cluster, name: str) -> None:
+    """A topic that was just made is known to Kafka's controller: wait for every broker, for any may be asked next."""
+    for address in () if cluster.brokers.embedded else cluster.brokers.addresses:
+        deadline = time.monotonic() + REQUEST_TIMEOUT_S
+        asked = Cluster(address, cluster.settings)
+        while time.monotonic() < deadline:
+            try:
+                asked.partitions(name)
+                break
+            except UnknownTopic:
+                time.sleep(_LOOK_EVERY_S)
+            except ServerAway:
+                break
+
+
+def settings_of_topic(cluster: Cluster, name: str) -> dict[str, str]:
+    """All settings of a topic, as they hold for it."""
+    resource = ConfigResource(ResourceType.TOPIC, name)
+    asked = cluster.admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)
+    try:
+        found = asked[resource].result(REQUEST_TIMEOUT_S + 5)
+    except KafkaException as error:
+        raise raised(error.args[0], f"the settings of topic {name!r} could not be read", cluster.bootstrap) from None
+    return {str(entry.name): str(entry.value) for entry in found.values()}
+
+
+def change_topic(cluster: Cluster, name: str, settings: Mapping[str, str]) -> None:
+    """Change settings of a topic; the others stay."""
+    changes = [ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in settings.items()]
+    resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=changes)
+    asked = cluster.admin.incremental_alter_configs([resource], request_timeout=REQUEST_TIMEOUT_S)
+    try:
+        asked[resource].result(REQUEST_TIMEOUT_S + 5)
+    except KafkaException as error:
+        raise raised(error.args[0], f"the settings of topic {name!r} were not changed", cluster.bootstrap) from None
 
 
 def delete_topics(cluster: Cluster, names: list[str]) -> None:

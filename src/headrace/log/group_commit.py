@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from headrace.errors import HeadraceError
+from headrace.exposition import Histogram
 from headrace.log.partition import PartitionLog, SyncJob
 
 __all__ = ["GroupCommit"]
@@ -37,9 +38,11 @@ class GroupCommit:
         self._patient: dict[PartitionLog, None] = {}
         self._planned = False
         self._running = 0
-        self.syncs = 0
-        self.rounds = 0
-        self.sync_seconds = 0.0
+        self._began = 0.0
+        self.syncs = Histogram()
+        """How long the sync of a file took."""
+        self.rounds = Histogram()
+        """How long a round took: all its files, and telling who waited."""
 
     def when_durable(self, partition: PartitionLog, next_offset: int, done: Done, *, can_wait: bool = False) -> None:
         """Call ``done`` once everything below ``next_offset`` is on disk, or with the error if that failed.
@@ -81,33 +84,32 @@ class GroupCommit:
                 self._serve(partition)
             else:
                 work.append((partition, job))
-        self.syncs += len(work)
+        self._began = time.perf_counter()
         tasks = min(self._threads, -(-len(work) // _FILES_PER_THREAD))
         self._running = tasks
         for task in range(tasks):
             self._pool.submit(self._run, work[task::tasks])
 
     def _run(self, work: Work) -> None:
-        began = time.perf_counter()
-        outcomes = [(partition, job, _outcome(job)) for partition, job in work]
-        seconds = time.perf_counter() - began
+        outcomes = [(partition, job, *_outcome(job)) for partition, job in work]
         try:
-            self._call_soon(lambda: self._finished(outcomes, seconds))
+            self._call_soon(lambda: self._finished(outcomes))
         except RuntimeError:
             _logger.debug("the loop ended before a round of syncs did")
 
-    def _finished(self, outcomes: list[tuple[PartitionLog, SyncJob, OSError | None]], seconds: float) -> None:
-        self.rounds += 1
-        self.sync_seconds += seconds
-        for partition, job, error in outcomes:
+    def _finished(self, outcomes: list[tuple[PartitionLog, SyncJob, OSError | None, float]]) -> None:
+        for partition, job, error, seconds in outcomes:
+            self.syncs.observe(seconds)
             if error is None:
                 partition.finish_sync(job)
             elif not partition.deleted and not partition.closed:
                 partition.fail(f"a sync failed: {error.strerror or error}")
             self._serve(partition)
         self._running -= 1
-        if self._running == 0 and self._wanted:
-            self._begin()
+        if self._running == 0:
+            self.rounds.observe(time.perf_counter() - self._began)
+            if self._wanted:
+                self._begin()
 
     def _serve(self, partition: PartitionLog) -> None:
         waiting = self._waiting.pop(partition, None)
@@ -124,11 +126,13 @@ class GroupCommit:
             self._waiting[partition] = later + self._waiting.get(partition, [])
 
 
-def _outcome(job: SyncJob) -> OSError | None:
+def _outcome(job: SyncJob) -> tuple[OSError | None, float]:
+    """What went wrong, and how long it took."""
+    began, error = time.perf_counter(), None
     try:
         job.run()
     except OSError as failed:
-        return failed
+        error = failed
     except Exception as failed:  # a closed file of a deleted topic, or a bug: nobody may wait for ever
-        return OSError(0, str(failed))
-    return None
+        error = OSError(0, str(failed))
+    return error, time.perf_counter() - began

@@ -6,6 +6,7 @@
       node                     a checked file: format, cluster id, node id, leader epoch, stopped cleanly or not
       producer-ids             a checked file: the next producer id that was never given out
       lock                     held by the one process that owns the folder
+      restoring                only while a backup is restored into it: no node starts on it
       topics/NAME/topic        a checked file: id, partitions, settings
       topics/NAME/0/           a partition (see partition.py)
       topics/~deleted-ID/      a topic on its way out
@@ -45,12 +46,15 @@ from headrace.log.recovery import open_partition
 from headrace.log.segment import OpenFiles
 from headrace.log.topic_config import TopicConfig
 
-__all__ = ["FORMAT", "LogStore", "Topic", "ensure_topic_name"]
+__all__ = ["FORMAT", "RESTORING", "LogStore", "Topic", "ensure_topic_name"]
 
 _logger = logging.getLogger(__name__)
 
 FORMAT = 1
 """The format of the data folder that this version writes."""
+
+RESTORING = "restoring"
+"""A file of this name is in a data folder while a backup is being restored into it."""
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _PRODUCER_ID_BLOCK = 1000
@@ -121,6 +125,7 @@ class LogStore:
         store._files.make_folder(path / "topics")
         store._lock = store._files.lock(path / "lock")
         try:
+            store._ensure_restored()
             store._read_node()
             store._read_topics()
             store._read_producer_ids()
@@ -302,6 +307,13 @@ class LogStore:
 
     # Reading the folder ----------------------------------------------------------------------------------------
 
+    def _ensure_restored(self) -> None:
+        if self._files.exists(self.path / RESTORING):
+            raise StorageError(
+                f"the data folder {self.path} holds a restored backup that is not whole.",
+                hint="Do it again: headrace restore BACKUP --data DIR.",
+            )
+
     def _read_node(self) -> None:
         payload = read_checked(self._files, self.path / "node")
         if payload is None:
@@ -320,6 +332,9 @@ class LogStore:
         self._write_node(clean=False)
 
     def _write_node(self, *, clean: bool) -> None:
+        write_checked(self._files, self.path / "node", self._node(clean=clean), keep_previous=True)
+
+    def _node(self, *, clean: bool) -> bytes:
         node = {
             "format": FORMAT,
             "cluster_id": self.cluster_id,
@@ -327,7 +342,7 @@ class LogStore:
             "leader_epoch": self.leader_epoch,
             "clean": clean,
         }
-        write_checked(self._files, self.path / "node", json.dumps(node).encode(), keep_previous=True)
+        return json.dumps(node).encode()
 
     def _read_producer_ids(self) -> None:
         payload = read_checked(self._files, self.path / "producer-ids")
@@ -361,6 +376,10 @@ class LogStore:
         self._register(topic)
 
     def _write_topic(self, topic: Topic, folder: Path, partitions: int) -> None:
+        write_checked(self._files, folder / "topic", self.topic_file(topic, partitions), keep_previous=True)
+
+    def topic_file(self, topic: Topic, partitions: int) -> bytes:
+        """What the file ``topic`` says of it."""
         fields = {
             "id": str(topic.id),
             "internal": topic.internal,
@@ -368,7 +387,11 @@ class LogStore:
             "overrides": topic.overrides,
             "created_ms": topic.created_ms,
         }
-        write_checked(self._files, folder / "topic", json.dumps(fields).encode(), keep_previous=True)
+        return json.dumps(fields).encode()
+
+    def own_files(self) -> dict[str, bytes]:
+        """What the files ``node`` and ``producer-ids`` say while it runs."""
+        return {"node": self._node(clean=False), "producer-ids": str(self._producer_ids_end).encode()}
 
     def _open_partitions(self, topic: Topic, total: int) -> None:
         for index in range(len(topic.partitions), total):

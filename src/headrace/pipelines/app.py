@@ -73,7 +73,7 @@ class App:
         """Declare a topic of JSON events. ``schema`` is Spark's: ``"order_id string, amount double, at timestamp"``.
 
         ``event_time`` names the timestamp column that says when an event happened; rows up to ``lateness`` behind the
-        watermark still count. ``clock`` corrects the times of devices. A partition without records for
+        newest still count. ``clock`` corrects the times of devices. A partition without records for
         ``idle_after`` is not waited for; a row more than ``max_future`` ahead of the broker's clock is a dead letter.
         ``start`` is ``earliest``, ``latest`` or an ISO time; ``raw`` adds key, value, headers, topic, partition,
         offset and timestamp of each record.
@@ -154,7 +154,14 @@ class App:
     def view(self, *, key: str | Iterable[str], partitions: int = 1) -> Callable[[Function], Function]:
         """Declare a derived table: the function gets streams as DataFrames and tables as ``hr.Table``, by name.
 
-        ``key`` names the columns of the result that tell its rows apart.
+        ``key`` names the columns of the result that tell its rows apart. The view is the compacted topic ``APP.NAME``,
+        with so many ``partitions``.
+
+        ```python
+        @app.view(key="customer_id")
+        def spent(orders):
+            return orders.groupBy("customer_id").agg(F.sum("amount").alias("total"))
+        ```
         """
 
         def declare(function: Function) -> Function:
@@ -165,7 +172,10 @@ class App:
         return declare
 
     def view_sql(self, name: str, *, key: str | Iterable[str], sql: str, partitions: int = 1) -> Query:
-        """Declare a view in SQL. Streams are read by name; the changes of a table or view as ``NAME_changes``."""
+        """Declare a view in SQL. Streams are read by name; the changes of a table or view as ``NAME_changes``.
+
+        ``app.view_sql("spent", key="id", sql="SELECT id, sum(amount) AS total FROM orders GROUP BY id")``.
+        """
         place = caller()
         names = _key(f"view {name!r}", key, place)
         reads = names_read(sql)
@@ -193,7 +203,8 @@ class App:
     ) -> Callable[[Function], Function]:
         """Declare a derived stream: the rows of the function's result, appended to a topic of the function's name.
 
-        ``event_time`` names the column of the result that its readers take as event time.
+        ``event_time`` names the column of the result that its readers take as event time, ``lateness`` how late it may
+        be there. ``key`` names the columns whose values are the records' keys.
         """
 
         def declare(function: Function) -> Function:
@@ -207,7 +218,10 @@ class App:
         return declare
 
     def alert(self, *, to: Channel) -> Callable[[Function], Function]:
-        """Declare an alert: each row of the function's result is sent to ``to``, at least once."""
+        """Declare an alert: each row of the function's result is sent, at least once and in order.
+
+        ``to`` is ``hr.Webhook(url)``, ``hr.Email(...)`` or ``hr.LogLine()``.
+        """
 
         def declare(function: Function) -> Function:
             if not isinstance(to, Channel):

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import count
-from pathlib import Path
+
+from headrace.pipelines.folders import Folder
 
 __all__ = ["BUCKETS", "Building", "building", "current", "next_operator"]
 
@@ -27,8 +28,8 @@ class Building:
     """Where the broker is; empty while the query is only planned."""
     client: tuple[tuple[str, str], ...] = ()
     buckets: int = BUCKETS
-    seed: Path | None = None
-    """The state to begin with, where the query was rescaled."""
+    seed: Folder | None = None
+    """Where the state to begin with is, if the query was rescaled."""
     unneeded: frozenset[tuple[int, str]] = frozenset()
     """Columns of operators' results, by the operator's number, that nothing looks at (``pruning``)."""
     outputs: dict[int, tuple[int, str]] = field(default_factory=dict, compare=False)

@@ -12,15 +12,17 @@ from typing import Any
 
 from headrace.capture.columns import spark_type
 from headrace.capture.declarations import Source
+from headrace.capture.keeping import lets_go, versions_lost
 from headrace.capture.lookup import look_up
 from headrace.errors import HeadraceError
 from headrace.feed.catalog import Catalog, iso_now, read_catalog
 from headrace.feed.cluster import Cluster
+from headrace.feed.topics import ensure_topic, settings_of_topic
 from headrace.pipelines.app import App
 from headrace.pipelines.declarations import Query, Stream, TableDeclaration
 from headrace.pipelines.schema import Column
 
-__all__ = ["learn_columns", "topic_settings"]
+__all__ = ["ensure_input_topic", "learn_columns", "topic_settings"]
 
 _EVERY_VERSION = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 _LATEST = {"cleanup.policy": "compact"}
@@ -31,6 +33,20 @@ def topic_settings(declared: Stream | TableDeclaration) -> dict[str, str]:
     if isinstance(declared, TableDeclaration):
         return _EVERY_VERSION if declared.history else _LATEST if declared.capture is not None else {}
     return {}
+
+
+def ensure_input_topic(cluster: Cluster, declared: Stream | TableDeclaration, told: Callable[[str], None]) -> None:
+    """Make the topic of a stream or table if it is not there. One of somebody else's that loses versions is told of."""
+    wanted = topic_settings(declared)
+    ensure_topic(cluster, declared.topic, -1, wanted)
+    if isinstance(declared, TableDeclaration) and declared.history and declared.capture is None:
+        found = settings_of_topic(cluster, declared.topic)
+        if versions_lost(found) or lets_go(found):
+            changes = " ".join(f"--set {name}={value}" for name, value in wanted.items())
+            told(
+                f"table {declared.name} has history=True, but its topic does not keep every version: "
+                f"`headrace topic alter {declared.topic} {changes}` (versions that are gone do not come back)"
+            )
 
 
 def learn_columns(app: App, cluster: Cluster, told: Callable[[str], None], *, rebuild: bool = False) -> None:

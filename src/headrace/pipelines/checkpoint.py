@@ -13,15 +13,15 @@ again as one. What the state folders hold of batches after that is of a history 
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-__all__ = ["Checkpoint", "source_offsets", "watermark_ms"]
+from headrace.pipelines.folders import Folder, LocalFolder
 
+__all__ = ["SEED", "Checkpoint", "source_offsets", "watermark_ms"]
+
+SEED, _START = "seed.arrow", "start.json"
 _STATE_KINDS = ("changelog", "zip", "delta", "snapshot")
 _STATE_FILE = re.compile(rf"(\d+)(?:_[\w-]+)?\.(?:{'|'.join(_STATE_KINDS)})")
 
@@ -29,109 +29,105 @@ _STATE_FILE = re.compile(rf"(\d+)(?:_[\w-]+)?\.(?:{'|'.join(_STATE_KINDS)})")
 class Checkpoint:
     """The checkpoint folder of a query."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, folder: Folder) -> None:
+        self.folder = folder
+
+    @property
+    def where(self) -> str:
+        """Its path or URL."""
+        return self.folder.where
 
     @property
     def is_there(self) -> bool:
         """Whether Spark could go on from it."""
-        return (self.path / "metadata").exists()
+        return self.folder.exists("metadata")
 
     def buckets(self, default: int) -> int:
         """Into how many buckets the keys of the query's operators are put: what was said first holds."""
-        file = self.path / "buckets"
-        if not file.exists():
-            self.path.mkdir(parents=True, exist_ok=True)
-            file.write_text(str(default))
-            _synced(file)
-        return int(file.read_text())
+        if not self.folder.exists("buckets"):
+            self.folder.write("buckets", str(default).encode())
+            self.folder.sync(["buckets"])
+        return int(self.folder.read("buckets"))
 
     @property
-    def seed(self) -> Path | None:
-        """The state that a rescaled query begins with, until its first batch is done."""
-        file = self.path / "seed.arrow"
-        return file if file.exists() and not (self.path / "commits" / "0").exists() else None
+    def has_seed(self) -> bool:
+        """Whether it begins with the state of a query that was rescaled: until its first batch is done."""
+        return self.folder.exists(SEED) and not self.folder.exists("commits/0")
 
     def start(self, topic: str) -> str | None:
         """Where a rescaled query begins to read a topic, as the JSON of a position."""
-        file = self.path / "start.json"
-        found = json.loads(file.read_text()).get(topic) if file.exists() else None
+        found = json.loads(self.folder.read(_START)).get(topic) if self.folder.exists(_START) else None
         return None if found is None else json.dumps(found)
 
     def last_done(self) -> int:
         """The last batch that Spark has done; -1 if none."""
-        return max(_numbers(self.path / "commits"), default=-1)
+        return max(self._numbers("commits"), default=-1)
 
     def seeded_by(self, buckets: int, positions: Mapping[str, Any]) -> None:
         """Begin a checkpoint of a rescaled query, whose seed is there: all of it is on disk when this is back."""
-        (self.path / "buckets").write_text(str(buckets))
-        (self.path / "start.json").write_text(json.dumps(positions))
-        for name in ("buckets", "start.json", "seed.arrow"):
-            _synced(self.path / name)
-        _synced(self.path)
+        self.folder.write("buckets", str(buckets).encode())
+        self.folder.write(_START, json.dumps(positions).encode())
+        self.folder.sync(["buckets", _START, SEED])
 
     def take_the_place_of(self, other: Checkpoint) -> None:
         """Become the checkpoint that another was, which is removed."""
-        aside = other.path.with_name(f"{other.path.name}~")
-        shutil.rmtree(aside, ignore_errors=True)
-        other.path.rename(aside)
-        self.path.rename(other.path)
-        _synced(other.path.parent)
-        shutil.rmtree(aside, ignore_errors=True)
+        aside = other.folder.beside(f"{other.folder.name}~")
+        aside.delete()
+        other.folder.rename(aside)
+        self.folder.rename(other.folder)
+        aside.delete()
 
     def entry(self, batch: int) -> str | None:
         """What Spark noted of a batch before it began."""
         try:
-            return (self.path / "offsets" / str(batch)).read_text()
+            return self.folder.read(f"offsets/{batch}").decode()
         except FileNotFoundError:
             return None
 
     def last_entry(self) -> str | None:
         """What Spark noted last."""
-        batches = _numbers(self.path / "offsets")
+        batches = self._numbers("offsets")
         return self.entry(batches[-1]) if batches else None
 
     def restore(self, batch: int, entry: str) -> tuple[int, str]:
         """Make Spark know of a batch that was written; returns its number and entry as Spark will have them."""
         if self.entry(batch) == entry:
             return batch, entry
-        offsets, commits = self.path / "offsets", self.path / "commits"
-        noted = _numbers(offsets)
-        done = [number for number in _numbers(commits) if number in noted]
+        noted = self._numbers("offsets")
+        done = [number for number in self._numbers("commits") if number in noted]
         again = done[-1] + 1 if done else 0
-        offsets.mkdir(parents=True, exist_ok=True)
-        for folder, first in ((offsets, again), (commits, again)):
-            for number in _numbers(folder):
-                if number >= first:
-                    _remove(folder, str(number))
+        for kind in ("offsets", "commits"):
+            for number in self._numbers(kind):
+                if number >= again:
+                    self.folder.remove(f"{kind}/{number}")
         before = self.entry(again - 1)
         restored = _following(entry, before) if before else entry
-        (offsets / str(again)).write_text(restored)
+        self.folder.write(f"offsets/{again}", restored.encode())
         self._forget_state_after(again)
         return again, restored
 
     def _forget_state_after(self, version: int) -> None:
-        for file in (self.path / "state").rglob("*"):
-            found = _STATE_FILE.fullmatch(file.name)
+        for file in list(self.folder.files("state")):
+            found = _STATE_FILE.fullmatch(file.rpartition("/")[2])
             if found is not None and int(found[1]) > version:
-                _remove(file.parent, file.name)
+                self.folder.remove(file)
 
     def sync(self, batch: int) -> None:
         """Have on disk what Spark needs to do this batch again."""
-        wanted = [self.path / "offsets" / str(batch), self.path / "commits" / str(batch - 1)]
-        wanted += [self.path / "metadata"] if batch == 0 else []
-        for store in (self.path / "state").glob("*/*"):
-            wanted += [store / f"{batch}.{kind}" for kind in _STATE_KINDS]
-        folders = set()
-        for file in wanted:
-            if _synced(file):
-                folders.add(file.parent)
-        for folder in folders:
-            _synced(folder)
+        if not isinstance(self.folder, LocalFolder):
+            return
+        wanted = [f"offsets/{batch}", f"commits/{batch - 1}"] + (["metadata"] if batch == 0 else [])
+        for operator in self.folder.names("state"):
+            for store in self.folder.names(f"state/{operator}"):
+                wanted += [f"state/{operator}/{store}/{batch}.{kind}" for kind in _STATE_KINDS]
+        self.folder.sync(wanted)
 
     def delete(self) -> None:
         """Remove it all."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        self.folder.delete()
+
+    def _numbers(self, kind: str) -> list[int]:
+        return sorted(int(name) for name in self.folder.names(kind) if name.isdigit())
 
 
 def watermark_ms(entry: str) -> int:
@@ -153,27 +149,3 @@ def _following(entry: str, before: str) -> str:
             again = {**mine, "from": theirs["offsets"], "largest": theirs.get("largest")}
             lines[2 + number] = json.dumps(again, separators=(",", ":"))
     return "\n".join(lines)
-
-
-def _synced(path: Path) -> bool:
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return False
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    return True
-
-
-def _numbers(folder: Path) -> list[int]:
-    try:
-        return sorted(int(file.name) for file in folder.iterdir() if file.name.isdigit())
-    except FileNotFoundError:
-        return []
-
-
-def _remove(folder: Path, name: str) -> None:
-    (folder / name).unlink(missing_ok=True)
-    (folder / f".{name}.crc").unlink(missing_ok=True)

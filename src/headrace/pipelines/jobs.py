@@ -6,10 +6,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from headrace import tracing
 from headrace.errors import HeadraceError
+from headrace.exposition import Histogram
 from headrace.feed.cluster import Cluster
+from headrace.feed.presence import this_machine
 from headrace.pipelines.building import Building, building
 from headrace.pipelines.checkpoint import Checkpoint, source_offsets
 from headrace.pipelines.declarations import Kind, Stream, TableDeclaration
@@ -19,6 +22,8 @@ from headrace.pipelines.pruning import unneeded_columns
 from headrace.pipelines.sessions import split
 from headrace.pipelines.settings import RunSettings
 from headrace.pipelines.sink import Sink, Target
+from headrace.pipelines.source.shape import TRACE
+from headrace.pipelines.traces import BatchTraces, carried
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,9 +55,11 @@ class QueryJob:
         self.cluster = Cluster(settings.bootstrap, settings.client)
         self._spark, self._settings, self._building = spark, settings, building
         self._failure: BaseException | None = None
+        self._batch_seconds = Histogram()
         self._columns: dict[str, tuple[str, ...]] = {}
         self._without: frozenset[tuple[int, str]] | None = None
-        self.sink = Sink(self.cluster, _target(plan, generation), checkpoint, crash=crash)
+        self._traces = BatchTraces(settings) if tracing.is_on() else None
+        self.sink = Sink(self.cluster, _target(plan, generation), checkpoint, crash=crash, traces=self._traces)
 
     @property
     def start_over(self) -> bool:
@@ -75,7 +82,7 @@ class QueryJob:
             writer = frame.writeStream.queryName(self.generation.id).outputMode(self.plan.output_mode)
             query = (
                 writer.foreachBatch(partial(self._write, self.sink, finish))
-                .option("checkpointLocation", str(self.checkpoint.path))
+                .option("checkpointLocation", self.checkpoint.where)
                 .trigger(processingTime=f"{self._settings.interval_ms} milliseconds")
                 .start()
             )
@@ -88,12 +95,18 @@ class QueryJob:
             frame = built(self._spark, self.plan.query, self.inputs, self._stream, self._known()).frame
             parts = split(self._spark, frame) if self.plan.sessions else None
         if parts is None:
-            return frame, None
+            return carried(self._spark, frame) if self._carries_traces else frame, None
         return parts.frame, lambda batch: parts.finish(batch, self.plan.query.key)
+
+    @property
+    def _carries_traces(self) -> bool:
+        """Whether rows may come with the traceparents of their records."""
+        return self._traces is not None and self.plan.window_end is None and not self.plan.net
 
     def _known(self) -> Building:
         client = tuple(self._settings.client.items())
-        buckets, seed = self.checkpoint.buckets(self._settings.buckets), self.checkpoint.seed
+        buckets = self.checkpoint.buckets(self._settings.buckets)
+        seed = self.checkpoint.folder if self.checkpoint.has_seed else None
         return Building(self.generation.id, (), self.bootstrap, client, buckets, seed, self._unneeded())
 
     def _unneeded(self) -> frozenset[tuple[int, str]]:
@@ -110,17 +123,25 @@ class QueryJob:
         """What the sink raised."""
         return self._failure
 
-    def counts(self) -> dict[str, int]:
-        """Rows in, late and dead since the beginning."""
+    def counts(self) -> dict[str, Any]:
+        """Rows in, late and dead since the beginning; how long batches took since the start."""
         from headrace.pipelines.source import counts
 
         found = counts(self.bootstrap, self.generation.id, self._settings.client)
-        return {"rows_in": found.rows_in, "late": found.late, "dead": found.dead + self.sink.dead_rows}
+        rows = {"rows_in": found.rows_in, "late": found.late, "dead": found.dead + self.sink.dead_rows}
+        return {**rows, "batch_seconds": self._batch_seconds.to_json()}
+
+    def about(self) -> dict[str, Any]:
+        """The topics that it reads and writes, and where it is declared."""
+        reads = sorted({one.topic for one in self.inputs.values()})
+        return {"reads": reads, "topic": self.generation.topic, "place": str(self.plan.query.place)}
 
     def done(self) -> None:
         """Let go of the producer, and of a client that may know a broker that is no more."""
         self.sink.close()
         self.cluster.close()
+        if self._traces is not None:
+            self._traces.close()
 
     def has_read(self, ends: Mapping[str, Mapping[int, int]]) -> bool:
         """Whether what lies before these ends of its topics was written."""
@@ -132,6 +153,7 @@ class QueryJob:
 
     def _write(self, sink: Sink, finish: Callable[[DataFrame], DataFrame] | None, frame: DataFrame, batch: int) -> None:
         """Each start has its own sink, so a batch of a query that would not stop goes nowhere."""
+        began = time.monotonic()
         try:
             if finish is None:
                 sink.write(frame, batch)
@@ -141,6 +163,7 @@ class QueryJob:
                     sink.write(finish(kept), batch)
                 finally:
                     kept.unpersist()
+            self._batch_seconds.observe(time.monotonic() - began)
         except BaseException as error:
             if sink is self.sink:
                 self._failure = error
@@ -152,6 +175,7 @@ class QueryJob:
         declared = one.declared
         times = one.event_time
         stream = declared if isinstance(declared, Stream) else None
+        traced = self._carries_traces and not one.is_table and one.form == "plain"
         start = self._settings.start_from if self.start_over and self._settings.start_from else None
         frame = read_stream(
             self._spark,
@@ -161,6 +185,7 @@ class QueryJob:
                 query=self.generation.id,
                 schema=one.schema,
                 data=str(self._settings.log_data) if self._settings.log_data else None,
+                machine=this_machine(),
                 columns=self._needed(one),
                 raw=bool(stream and stream.raw),
                 event_time=times.column if times else None,
@@ -177,8 +202,11 @@ class QueryJob:
                 valid_from=declared.valid_from if isinstance(declared, TableDeclaration) else None,
                 form=one.form,
                 history=isinstance(declared, TableDeclaration) and declared.history,
+                traced=traced,
             ),
         )
+        if traced:
+            frame = frame.drop(TRACE)
         return with_all_columns(frame, one.schema)
 
     def _needed(self, one: Input) -> tuple[str, ...] | None:
@@ -214,7 +242,7 @@ def ensure_checkpoint(plan: Planned, checkpoint: Checkpoint) -> None:
     """Raise unless the checkpoint of a query that has written is there."""
     if not checkpoint.is_there:
         raise CheckpointLost(
-            f"the checkpoint of {plan.query} is gone, though it has written: {checkpoint.path}.",
+            f"the checkpoint of {plan.query} is gone, though it has written: {checkpoint.where}.",
             hint="start over with `headrace run --rebuild`, which builds it anew from the log; or go on from a time "
             "with `headrace run --from TIME`, which begins with empty state there",
         )

@@ -6,7 +6,6 @@ Spark's own stateful steps (windows, for example) cannot be taken along: a query
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import HeadraceError
 from headrace.feed.cluster import Cluster
 from headrace.feed.topics import MARKS, read_table
-from headrace.pipelines.checkpoint import Checkpoint, source_offsets
+from headrace.pipelines.checkpoint import SEED, Checkpoint, source_offsets
+from headrace.pipelines.folders import LocalFolder, open_folder
 from headrace.pipelines.marks import Mark, mark_key
 from headrace.pipelines.sink import Sink, Target
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 __all__ = ["rescale"]
 
 
-def rescale(spark: Callable[[], SparkSession], cluster: Cluster, path: Path, buckets: int) -> int:
+def rescale(spark: Callable[[], SparkSession], cluster: Cluster, place: Path | str, buckets: int) -> int:
     """Rescale the query of a checkpoint folder, whose name is the query's id; returns how many buckets it had."""
     if not 1 <= buckets <= 4096:
         raise HeadraceError(f"{buckets} buckets cannot be.", hint="say a number from 1 to 4096")
-    old, query = Checkpoint(path), path.name
+    old = Checkpoint(open_folder(spark, str(place)))
+    query = old.folder.name
     mark = _mark(cluster, query)
     positions = _positions(old, mark, query)
     before = old.buckets(buckets)
-    new = Checkpoint(path.with_name(f"{query}~new"))
-    shutil.rmtree(new.path, ignore_errors=True)
-    new.path.mkdir(parents=True)
+    new = Checkpoint(old.folder.beside(f"{query}~new"))
+    new.delete()
     _seed(spark(), old, new, buckets, query)
     new.seeded_by(buckets, positions)
     _begin_anew(cluster, mark, query)
@@ -69,24 +69,24 @@ def _positions(old: Checkpoint, mark: Mark, query: str) -> dict[str, Any]:
 
 def _seed(spark: SparkSession, old: Checkpoint, new: Checkpoint, buckets: int, query: str) -> None:
     from headrace.pipelines.state.inspect import read_state
-    from headrace.pipelines.state.seed import write_seed
+    from headrace.pipelines.state.seed import seed_of
 
-    known = spark.read.format("state-metadata").load(str(old.path)).collect()
+    known = spark.read.format("state-metadata").load(old.where).collect()
     if any("chunks" not in str(row["operatorProperties"]) for row in known):
         raise HeadraceError(
             f"{query} also has steps whose state is Spark's own, which cannot be put into other buckets.",
             hint="build it anew with `headrace run --rebuild`; or make what comes before those steps a derived stream",
         )
-    tables = read_state(spark, old.path)
+    tables = read_state(spark, old.where)
     if not known:
         raise HeadraceError(f"{query} keeps no state.", hint="it needs no rescaling")
-    write_seed(spark, tables, buckets, new.path / "seed.arrow")
+    new.folder.write(SEED, seed_of(spark, tables, buckets))
 
 
 def _begin_anew(cluster: Cluster, mark: Mark, query: str) -> None:
     """Have the sink forget the last batch, whose number and entry the new checkpoint does not know."""
     target = Target(query, "", (), (), mark.generation, mark.fingerprint)
-    sink = Sink(cluster, target, Checkpoint(Path()))
+    sink = Sink(cluster, target, Checkpoint(LocalFolder(Path())))
     sink.claim()
     sink.adopt(-1, "")
     sink.ready()

@@ -20,18 +20,18 @@ from headrace.feed.catalog import Catalog, Commands, iso_now, read_catalog
 from headrace.feed.cluster import Cluster
 from headrace.feed.topics import COMPACTED, MARKS, delete_topics, ensure_topic, read_table
 from headrace.pipelines.app import App
-from headrace.pipelines.captured import learn_columns, topic_settings
+from headrace.pipelines.captured import ensure_input_topic, learn_columns
 from headrace.pipelines.checkpoint import Checkpoint
 from headrace.pipelines.declarations import Kind, Query
 from headrace.pipelines.delivery import Deliverer
 from headrace.pipelines.fingerprint import fingerprint
+from headrace.pipelines.folders import Folder, open_folder
 from headrace.pipelines.generations import Generation, choose, generations_of
 from headrace.pipelines.jobs import QueryJob, ensure_checkpoint
 from headrace.pipelines.marks import Mark, mark_key
 from headrace.pipelines.plan import planned, sources
 from headrace.pipelines.running import RunningQuery
 from headrace.pipelines.settings import RunSettings, Until
-from headrace.pipelines.spark import start_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,23 +72,32 @@ class Runner:
                 f"app {self.app.name!r} has no view, derived stream or alert.",
                 hint="declare one with @app.view(key=...)",
             )
-        folder = self._folder()
-        self._lock = lock_app(folder, self.app.name)
-        ensure_topic(self.cluster, MARKS)
         self._catalog = Catalog(self.cluster)
+        self._lock = lock_app(self.settings.folder / "checkpoints" / self._own, self.app.name)
+        ensure_topic(self.cluster, MARKS)
         learn_columns(self.app, self.cluster, self._told, rebuild=self.settings.rebuild)
         for one in self.app:
             if not isinstance(one, Query):
-                ensure_topic(self.cluster, one.topic, -1, topic_settings(one))
+                ensure_input_topic(self.cluster, one, self._told)
         if self._spark is None:
-            self._spark = start_spark(self.app.name, self.settings.folder / "spark", self.settings.master)
-        self._choose(self._spark, folder)
+            self._spark = self.settings.start_spark(self.app.name)
+        self._choose(self._spark, self._folder())
 
-    def _folder(self) -> Path:
-        cluster = self.cluster.id() or "unnamed"
-        return (self.settings.folder / "checkpoints" / cluster / self.app.name).resolve()
+    @property
+    def _own(self) -> str:
+        """Where the app's own things are, among those of all clusters and apps."""
+        return f"{self.cluster.id() or 'unnamed'}/{self.app.name}"
 
-    def _choose(self, spark: SparkSession, folder: Path) -> None:
+    def _folder(self) -> Folder:
+        found = open_folder(self._session, self.settings.checkpoints_at)
+        return found.below(self._own)
+
+    def _session(self) -> SparkSession:
+        if self._spark is None:
+            raise HeadraceError("Spark is not running.")
+        return self._spark
+
+    def _choose(self, spark: SparkSession, folder: Folder) -> None:
         plans = planned(spark, self.app)
         marks = read_table(self.cluster, MARKS, f"{self.app.name}.")
         building, topics = threading.Lock(), dict[str, str]()
@@ -101,7 +110,7 @@ class Runner:
             generation = self._generation(plan.query, said, found, folder)
             topics[name], chosen[name] = generation.topic, generation
             self._older += [Generation(plan.query, n, "") for n in found if n < generation.number]
-            checkpoint = Checkpoint(folder / generation.id)
+            checkpoint = Checkpoint(folder.below(generation.id))
             mark = found.get(generation.number)
             if mark is not None and mark.entry and self.settings.start_from is None:
                 ensure_checkpoint(plan, checkpoint)
@@ -116,11 +125,11 @@ class Runner:
         for generation in chosen.values():
             self._make_topics(generation)
 
-    def _generation(self, query: Query, said: str, found: Mapping[int, Mark], folder: Path) -> Generation:
+    def _generation(self, query: Query, said: str, found: Mapping[int, Mark], folder: Folder) -> Generation:
         written = {n: mark for n, mark in found.items() if mark.entry or self._has_rows(Generation(query, n, ""))}
         generation = choose(query, said, found, written, rebuild=self.settings.rebuild)
         mark = found.get(generation.number)
-        lost = mark is not None and mark.entry and not Checkpoint(folder / generation.id).is_there
+        lost = mark is not None and mark.entry and not Checkpoint(folder.below(generation.id)).is_there
         if lost and self.settings.rebuild:
             return Generation(query, max(found) + 1, said, is_new=True)
         return generation
@@ -181,8 +190,8 @@ class Runner:
             running.join(max(0.1, deadline - time.monotonic()))
         for deliverer in self._deliverers:
             deliverer.join(max(0.1, deadline - time.monotonic()))
-        self._catalog.flush(2.0)
-        if self._lock is not None:
+        if self._lock is not None:  # else there is nothing that it could have said
+            self._catalog.flush(2.0)
             os.close(self._lock)
             self._lock = None
 
@@ -190,7 +199,10 @@ class Runner:
         def publish(status: dict[str, Any]) -> None:
             self._catalog.put(f"query/{job.app}/{job.name}", status)
 
-        self.running[job.name] = RunningQuery(job, os.getpid(), self._told, publish)
+        def publish_plan(plan: str) -> None:
+            self._catalog.put(f"plan/{job.app}/{job.name}", {"plan": plan, "at": iso_now()})
+
+        self.running[job.name] = RunningQuery(job, os.getpid(), self._told, publish, publish_plan)
         self.running[job.name].start()
         query = job.plan.query
         if query.kind is Kind.ALERT and query.to is not None:
@@ -256,7 +268,7 @@ class Runner:
         """Generations that nobody reads any more: marks, checkpoints, topics."""
         folder = self._folder()
         for old in self._older:
-            Checkpoint(folder / old.id).delete()
+            Checkpoint(folder.below(old.id)).delete()
         delete_topics(self.cluster, [topic for old in self._older for topic in (old.topic, f"{old.id}.dead")])
         self._catalog.forget_marks([mark_key(old.id) for old in self._older])
         self._older.clear()

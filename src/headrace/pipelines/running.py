@@ -12,12 +12,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.errors import HeadraceError, InvalidDeclaration, ServerAway
 from headrace.feed.catalog import iso_now
 from headrace.feed.presence import began, this_machine
+from headrace.pipelines.progress import plan_of, told_by
 from headrace.pipelines.sink import Superseded
 
 if TYPE_CHECKING:
@@ -73,8 +74,12 @@ class Job(Protocol):
         """What we raised ourselves, if that is why it ended."""
         ...
 
-    def counts(self) -> dict[str, int]:
-        """Rows in, late and dead since the beginning."""
+    def counts(self) -> dict[str, Any]:
+        """Rows in, late and dead since the beginning; how long batches took since the start."""
+        ...
+
+    def about(self) -> dict[str, Any]:
+        """What it reads and writes (topics), and where it is declared."""
         ...
 
     def done(self) -> None:
@@ -84,7 +89,7 @@ class Job(Protocol):
 
 @dataclass
 class Status:
-    """How a query is doing, as the catalog has it."""
+    """How a query is doing, as the catalog has it. What the last batch told is in ``progress`` (see ``told_by``)."""
 
     app: str
     name: str
@@ -95,27 +100,46 @@ class Status:
     rows_in: int = 0
     late: int = 0
     dead: int = 0
+    batch_seconds: dict[str, Any] | None = None
+    """How long batches took since the start, as a histogram."""
     watermark: str | None = None
     last_error: str | None = None
     restarts: int = 0
     pid: int = 0
     began: int | None = None
     machine: str = ""
+    reads: list[str] = field(default_factory=list)
+    topic: str = ""
+    place: str = ""
+    progress: dict[str, Any] = field(default_factory=dict)
 
 
 class RunningQuery:
     """A query in the care of a thread."""
 
     def __init__(
-        self, job: Job, pid: int, told: Callable[[str], None], publish: Callable[[dict[str, Any]], None]
+        self,
+        job: Job,
+        pid: int,
+        told: Callable[[str], None],
+        publish: Callable[[dict[str, Any]], None],
+        publish_plan: Callable[[str], None] = lambda plan: None,
     ) -> None:
         self.job = job
         self.status = Status(
-            job.app, job.name, str(job.kind), since=iso_now(), pid=pid, began=began(pid), machine=this_machine()
+            job.app,
+            job.name,
+            str(job.kind),
+            since=iso_now(),
+            pid=pid,
+            began=began(pid),
+            machine=this_machine(),
+            **job.about(),
         )
         self.spark_query: StreamingQuery | None = None
         self._told = told
-        self._publish = publish
+        self._publish, self._publish_plan = publish, publish_plan
+        self._plan_told = False
         self._stopping = threading.Event()
         self._failures = self._waits = 0
         self._published = 0.0
@@ -182,10 +206,14 @@ class RunningQuery:
             self.status.last_error = None
         self.status.batch = progress["batchId"]
         self.status.watermark = _watermark(progress["eventTime"] or {})
+        self.status.progress = told_by(progress, self.status.progress)
         with contextlib.suppress(HeadraceError):  # the counts can wait for the broker; the query does by itself
             for name, count in self.job.counts().items():
                 setattr(self.status, name, count)
         self._publish(asdict(self.status))
+        if not self._plan_told and (plan := plan_of(query)):
+            self._plan_told = True
+            self._publish_plan(plan)
 
     def _may_go_on(self, error: BaseException) -> bool:
         why = reason(error)

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from headrace import tracing
 from headrace.errors import HeadraceError, ServerAway
 from headrace.feed.cluster import Cluster, comes_back
 from headrace.feed.protocol import ProtocolFeed
@@ -33,6 +34,8 @@ from headrace.feed.topics import MARKS, read_table
 from headrace.pipelines.checkpoint import Checkpoint, watermark_ms
 from headrace.pipelines.marks import Mark, mark_key
 from headrace.pipelines.rows import to_json
+from headrace.pipelines.source.shape import TRACE
+from headrace.pipelines.traces import BatchTraces, headers_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -86,13 +89,20 @@ class Sink:
     """Writes the batches of one query."""
 
     def __init__(
-        self, cluster: Cluster, target: Target, checkpoint: Checkpoint, *, crash: Callable[[str], None] | None = None
+        self,
+        cluster: Cluster,
+        target: Target,
+        checkpoint: Checkpoint,
+        *,
+        crash: Callable[[str], None] | None = None,
+        traces: BatchTraces | None = None,
     ) -> None:
         self.target = target
         self.dead_rows = 0
         self._cluster = cluster
         self._checkpoint = checkpoint
         self._crash = crash or (lambda point: None)
+        self._traces = traces
         self._producer: Producer | None = None
         self._mark: Mark | None = None
         self._run = uuid.uuid4().hex[:12]
@@ -107,7 +117,7 @@ class Sink:
     def again(self) -> Sink:
         """A sink of the same run, for the query's next start; this one writes no more."""
         self.close()
-        other = Sink(self._cluster, self.target, self._checkpoint, crash=self._crash)
+        other = Sink(self._cluster, self.target, self._checkpoint, crash=self._crash, traces=self._traces)
         other._run, other._epoch, other.dead_rows = self._run, self._epoch, self.dead_rows
         return other
 
@@ -149,13 +159,20 @@ class Sink:
         entry = self._checkpoint.entry(batch)
         if entry is None:
             raise HeadraceError(f"batch {batch} of {self.target.query!r} is not in its checkpoint.")
+        began_ns = time.time_ns()
         table = frame.toArrow()
         if self._mark is not None and self._mark.entry == entry:
             return
+        about = self._traces.of(entry, table) if self._traces is not None else []
+        said = {"headrace.query": self.target.query, "headrace.batch": batch, "headrace.rows": table.num_rows}
+        with tracing.span(f"process {self.target.query}", "consumer", about, said, began_ns=began_ns) as traced:
+            self._write_rows(table, batch, entry, traced)
+
+    def _write_rows(self, table: pa.Table, batch: int, entry: str, traced: tracing.Traced) -> None:
         rows, dead = _encoded(table, self.target)
         if self._open is not None:
             rows, still_open = _with_finals(self._open, rows, watermark_ms(entry))
-        records = [(self.target.topic, _messages(rows, self.target))]
+        records = [(self.target.topic, _messages(rows, traced if self._traces is not None else None))]
         if dead:
             records.append((self.target.dead, _dead_messages(dead, self.target.query, batch)))
         self._checkpoint.sync(batch)
@@ -225,17 +242,28 @@ class Sink:
 
 
 def _produce(producer: Producer, topic: str, messages: list[dict[str, Any]]) -> None:
-    for message in (m for m in messages if "headers" in m):
-        producer.produce(topic, **message)
-    plain = [m for m in messages if "headers" not in m]
-    for start in range(0, len(plain), _CHUNK):
-        chunk = plain[start : start + _CHUNK]
+    if any("headers" in message for message in messages):
+        _produce_each(producer, topic, messages)
+        return
+    for start in range(0, len(messages), _CHUNK):
+        chunk = messages[start : start + _CHUNK]
         while producer.produce_batch(topic, chunk) < len(chunk):
             chunk = [message for message in chunk if "_error" in message]
             for error in (message.pop("_error") for message in chunk):
                 if error.code() != KafkaError._QUEUE_FULL:
                     raise KafkaException(error)
             producer.poll(0.1)
+
+
+def _produce_each(producer: Producer, topic: str, messages: list[dict[str, Any]]) -> None:
+    """One by one: the client takes no headers with many."""
+    for message in messages:
+        while True:
+            try:
+                producer.produce(topic, **message)
+                break
+            except BufferError:
+                producer.poll(0.1)
 
 
 def _encoded(table: pa.Table, target: Target) -> tuple[pl.DataFrame, list[bytes]]:
@@ -262,6 +290,8 @@ def _encoded(table: pa.Table, target: Target) -> tuple[pl.DataFrame, list[bytes]
             else pl.Series([None] * table.num_rows, dtype=pl.Int64),
         }
     )
+    if TRACE in table.column_names:
+        frame = frame.with_columns(pl.Series(TRACE, table[TRACE], dtype=pl.String))
     if target.deletes:
         gone = pl.Series(pc.fill_null(table[DELETED], False).to_pylist(), dtype=pl.Boolean)
         frame = frame.with_columns(value=pl.when(gone).then(None).otherwise(pl.col("value")))
@@ -295,10 +325,14 @@ def _replaced_end(old: bytes, new: bytes) -> pl.Expr:
     return pl.concat_str(text.str.head(-len(old)), pl.lit(new.decode())).cast(pl.Binary)
 
 
-def _messages(rows: pl.DataFrame, target: Target) -> list[dict[str, Any]]:
-    return [
-        {"key": key, "value": value} for key, value in zip(rows["key"].to_list(), rows["value"].to_list(), strict=True)
-    ]
+def _messages(rows: pl.DataFrame, traced: tracing.Traced | None) -> list[dict[str, Any]]:
+    pairs = zip(rows["key"].to_list(), rows["value"].to_list(), strict=True)
+    messages: list[dict[str, Any]] = [{"key": key, "value": value} for key, value in pairs]
+    if traced is not None:
+        for message, headers in zip(messages, headers_of(rows, traced), strict=True):
+            if headers is not None:
+                message["headers"] = headers
+    return messages
 
 
 def _dead_messages(rows: Iterable[bytes], query: str, batch: int) -> list[dict[str, Any]]:

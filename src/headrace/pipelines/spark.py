@@ -1,4 +1,4 @@
-"""The Spark session that queries run in: quiet, in UTC, with the settings that streaming on one machine needs."""
+"""The Spark session that queries run in: quiet, in UTC, with the settings that streaming needs, on any master."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.pipelines.class_archive import java_options
+from headrace.pipelines.executors import absolute_files, own_home, python_command, stand_in
+from headrace.pipelines.masters import Manager, Master
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["default_settings", "start_spark"]
+__all__ = ["default_settings", "session_settings", "start_spark"]
 
 _STREAMING = "spark.sql.streaming"
 _ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
@@ -27,6 +29,9 @@ _COMPILER = (
 )
 """Java compiles with all its effort what runs ten times as often as by default. What is done per row gets there at
 once; what Spark does per batch does not, and its compilation took a third of a processor for half a minute."""
+_JAVA = f"{_COMPILER} {_ARROW}"
+_QUICK_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+"""Spark's default starts processes for every file of a checkpoint in a folder of the machine."""
 _LOG4J = """\
 status = off
 rootLogger.level = error
@@ -53,9 +58,6 @@ def default_settings(cores: int) -> dict[str, str]:
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.driver.memory": "1g",
         "spark.driver.maxResultSize": "0",
-        f"{_STREAMING}.checkpointFileManagerClass": (
-            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-        ),
         f"{_STREAMING}.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
@@ -67,6 +69,25 @@ def default_settings(cores: int) -> dict[str, str]:
     }
 
 
+def session_settings(
+    master: Master, folder: Path, more: Mapping[str, str], *, java: str = "", local_checkpoints: bool = True
+) -> dict[str, str]:
+    """All that Spark is told, by what its master is; ``more`` are the user's, which win."""
+    log4j = (folder / "log4j2.properties").resolve().as_uri()
+    known = {
+        **default_settings(master.cores(more) or 8),
+        "spark.driver.extraJavaOptions": f"-Xss8m -XX:+UseSerialGC {_JAVA} -Dlog4j2.configurationFile={log4j} {java}",
+    }
+    if local_checkpoints:
+        known[f"{_STREAMING}.checkpointFileManagerClass"] = _QUICK_FILES
+    if master.is_here:
+        known["spark.local.dir"] = str((folder / "tmp").resolve())
+    if master.manager is not Manager.LOCAL:
+        known["spark.executor.extraJavaOptions"] = _JAVA
+        known["spark.executorEnv.POLARS_MAX_THREADS"] = "1"
+    return {name: value.strip() for name, value in {**known, **absolute_files(more)}.items()}
+
+
 def start_spark(
     app: str,
     folder: Path,
@@ -74,33 +95,48 @@ def start_spark(
     more: Mapping[str, str] | None = None,
     *,
     java: str | None = None,
+    local_checkpoints: bool = True,
 ) -> SparkSession:
     """Start Spark (a few seconds), or take the session that is there. What Java prints goes to ``folder/spark.log``.
 
     ``java`` is what Java is told besides; by default, to use the archive of Spark's classes if there is one.
     """
+    from pyspark import SparkContext
     from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True  # a page of JSON for a column that is not there
+    chosen = Master.parse(master)
     folder.mkdir(parents=True, exist_ok=True)
-    log4j = folder / "log4j2.properties"
-    log4j.write_text(_LOG4J)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    (folder / "log4j2.properties").write_text(_LOG4J)
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
-    told = f"-Xss8m -XX:+UseSerialGC {_COMPILER} {_ARROW} -Dlog4j2.configurationFile={log4j.resolve().as_uri()}"
-    told += f" {java_options() if java is None else java}"
-    settings = {
-        **default_settings(os.cpu_count() or 1),
-        "spark.driver.extraJavaOptions": told.strip(),
-        "spark.local.dir": str((folder / "tmp").resolve()),
-        **(more or {}),
-    }
+    settings = session_settings(
+        chosen,
+        folder,
+        more or {},
+        java=java_options() if java is None else java,
+        local_checkpoints=local_checkpoints,
+    )
+    os.environ["PYSPARK_PYTHON"] = command = python_command(settings, os.environ)
+    if chosen.manager is Manager.LOCAL_CLUSTER and SparkContext._active_spark_context is None:
+        os.environ["SPARK_HOME"] = str(own_home(folder / "home"))
     builder = SparkSession.builder.appName(app).master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with _printing_to(folder / "spark.log"), _same_interrupt():
+    with _printing_to(folder / "spark.log"), _same_interrupt(), _inside(stand_in(command, folder / "driver")):
         return builder.getOrCreate()
+
+
+@contextmanager
+def _inside(folder: Path | None) -> Iterator[None]:
+    """Children started in the block run in a folder."""
+    before = os.getcwd()
+    try:
+        if folder is not None:
+            os.chdir(folder)
+        yield
+    finally:
+        os.chdir(before)
 
 
 @contextmanager

@@ -34,7 +34,11 @@ _OPERATORS = {
 
 
 class Table:
-    """A table by its changes. ``changes`` is the DataFrame of them, with a boolean column ``_deleted``."""
+    """A table by its changes: what a view's function gets for a table or another view, and what some operators return.
+
+    It is no DataFrame, because its records are changes and not rows: give it to ``hr.enrich``, ``hr.join``,
+    ``hr.aggregate``, ``hr.top``, ``hr.latest`` or ``hr.history``. ``changes`` is the DataFrame of its changes.
+    """
 
     def __init__(
         self,

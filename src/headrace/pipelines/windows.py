@@ -19,21 +19,31 @@ __all__ = ["hopping", "session", "tumbling"]
 
 
 def tumbling(size: str, *, on: str | None = None, offset: str | None = None) -> Column:
-    """Windows of one size, one after the other. ``on`` is the event time's column, if there are several."""
+    """Windows of one size, one after the other: every event is in one.
+
+    ``orders.groupBy(hr.tumbling("1 minute").alias("minute"))``. Windows begin at multiples of ``size`` since 1970,
+    moved by ``offset``. ``on`` is the event time's column, if there are several.
+    """
     from pyspark.sql import functions as F
 
     return F.window(_time(on), size, None, offset)
 
 
 def hopping(size: str, *, every: str, on: str | None = None) -> Column:
-    """Windows of one size, a new one beginning ``every`` so often: they overlap."""
+    """Windows of one size, a new one beginning ``every`` so often: they overlap, and an event is in several.
+
+    ``orders.groupBy(hr.hopping("10 minutes", every="1 minute").alias("window"))``.
+    """
     from pyspark.sql import functions as F
 
     return F.window(_time(on), size, every)
 
 
 def session(gap: str, *, on: str | None = None) -> Column:
-    """Windows that end when nothing came for ``gap``."""
+    """Windows that last while events come, and end when nothing came for ``gap``.
+
+    ``clicks.groupBy("visitor", hr.session("30 minutes").alias("visit"))``. A late event may join two to one.
+    """
     from pyspark.sql import functions as F
 
     return F.session_window(_time(on), gap)

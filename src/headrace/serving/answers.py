@@ -10,7 +10,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from headrace.errors import HeadraceError, InvalidQuery, NotFound
+from headrace.errors import AlreadyExists, HeadraceError, InvalidInput, NotFound, NotNow, RecordTooLarge
 from headrace.views.store import Answer, Offsets, version
 
 __all__ = ["ARROW", "FORMATS", "VERSION_HEADER", "failure", "json_response", "table_response"]
@@ -18,6 +18,7 @@ __all__ = ["ARROW", "FORMATS", "VERSION_HEADER", "failure", "json_response", "ta
 ARROW = "application/vnd.apache.arrow.stream"
 VERSION_HEADER = "Headrace-Version"
 FORMATS = ("json", "csv", "arrow")
+_STATUSES = ((NotFound, 404), (RecordTooLarge, 413), (AlreadyExists, 409), (NotNow, 409), (InvalidInput, 400))
 
 
 def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -32,7 +33,7 @@ def json_response(value: Any, status: int = 200, headers: dict[str, str] | None 
 def failure(error: HeadraceError, status: int | None = None) -> Response:
     """An error as its reader gets it: a sentence, perhaps a detail and a hint."""
     if status is None:
-        status = 404 if isinstance(error, NotFound) else 400 if isinstance(error, InvalidQuery) else 503
+        status = next((code for kind, code in _STATUSES if isinstance(error, kind)), 503)
     told = {"error": error.message, "detail": error.detail, "hint": error.hint}
     return json_response({name: text for name, text in told.items() if text}, status)
 

@@ -13,24 +13,22 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.clock import SystemClock
-from headrace.errors import HeadraceError, InvalidQuery, ServerAway, UnknownView
+from headrace.errors import HeadraceError, InvalidQuery, ServerAway, StoreAway, UnknownView
 from headrace.feed.presence import now
 from headrace.views.catalog import ViewName
 from headrace.views.materialiser import Materialiser, ViewState
-from headrace.views.reading import SqliteReader
-from headrace.views.sqlite import SUFFIX, SqliteStore
-from headrace.views.store import Offsets
+from headrace.views.sharing import Sharing
+from headrace.views.store import Offsets, Stores
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.feed import Feed
 
-__all__ = ["Hub"]
+__all__ = ["Hub", "word_of"]
 
 RETRY_AFTER_S = 0.5
 COUNT_EVERY_S = 1.0
@@ -40,14 +38,24 @@ _logger = logging.getLogger(__name__)
 
 class Hub:
     """The views of a node. ``open_feed`` opens the log; it is called in threads, and again until it works. ``failed``
-    is called if the materialiser ends by itself, which it never should."""
+    is called if the materialiser ends by itself, which it never should. ``sharing``: where other nodes keep views in
+    the same stores, which of them are kept here."""
 
-    def __init__(self, folder: Path, open_feed: Callable[[], Feed], failed: Callable[[], None] = lambda: None) -> None:
-        self.reader = SqliteReader(folder, lambda: sorted({app for app, _ in self.states}))
+    def __init__(
+        self,
+        stores: Stores,
+        open_feed: Callable[[], Feed],
+        failed: Callable[[], None] = lambda: None,
+        sharing: Sharing | None = None,
+    ) -> None:
+        self.reader = stores.reader(lambda: sorted({app for app, _ in self.states}))
         self.stopping = False
-        self._folder = folder
+        self.log_id: str | None = None
+        """Which cluster's views these are, once that is known."""
+        self._stores = stores
         self._open_feed = open_feed
         self._failed = failed
+        self._sharing = sharing
         self._materialiser: Materialiser | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="materialiser", daemon=True)
@@ -69,6 +77,7 @@ class Hub:
         self._thread.join()
         if self._changes_feed is not None:
             self._changes_feed.close()
+        self._stores.close()
 
     @property
     def states(self) -> dict[ViewName, ViewState]:
@@ -81,6 +90,17 @@ class Hub:
         known = self._materialiser.catalog.queries if self._materialiser else {}
         return [now(status) for _, status in sorted(known.items())]
 
+    @property
+    def captures(self) -> list[dict[str, Any]]:
+        """The state of all captured tables, as their run last said."""
+        known = self._materialiser.catalog.captures if self._materialiser else {}
+        return [status for _, status in sorted(known.items())]
+
+    def plan(self, app: str, name: str) -> str | None:
+        """How Spark runs a query, if it has said so."""
+        known = self._materialiser.catalog.plans if self._materialiser else {}
+        return known.get((app, name), {}).get("plan")
+
     def end_streams(self) -> None:
         """Let those who wait for news go, because the process is about to end."""
         self.stopping = True
@@ -90,8 +110,8 @@ class Hub:
         """Why this node's views are not all there yet; None if they are."""
         if self._materialiser is None or not self._materialiser.catalog_read:
             return self._trouble or "the catalog is not read yet"
-        if self._materialiser.trouble:
-            return self._materialiser.trouble
+        if self._materialiser.trouble or self._materialiser.shared_trouble:
+            return self._materialiser.trouble or self._materialiser.shared_trouble
         for (app, name), state in self.states.items():
             if state.trouble:
                 return f"view {app}.{name}: {state.trouble}"
@@ -121,7 +141,7 @@ class Hub:
         at, seen, number = self._counts.get(view, (0.0, (-1, {}), 0))
         now, shape = time.monotonic(), (state.build, state.offsets)
         if seen != shape and now - at > COUNT_EVERY_S:
-            with contextlib.suppress(UnknownView):
+            with contextlib.suppress(UnknownView, StoreAway):
                 number = self.reader.count(view)
                 self._counts[view] = (now, shape, number)
         return number
@@ -165,9 +185,9 @@ class Hub:
         feed = self._opened()
         if feed is None:
             return
-        self._materialiser = Materialiser(
-            feed, lambda app: SqliteStore(self._folder / f"{app}{SUFFIX}"), SystemClock(), self._tell
-        )
+        with contextlib.suppress(HeadraceError):
+            self.log_id = feed.cluster_id()
+        self._materialiser = Materialiser(feed, self._stores, SystemClock(), self._tell, self._sharing)
         try:
             self._materialiser.run(self._stop)
         except Exception:
@@ -194,3 +214,9 @@ class Hub:
     def _wake(self) -> None:
         self._news.set()
         self._news = asyncio.Event()
+
+
+def word_of(state: ViewState) -> str:
+    """How a view is doing, in a word or two."""
+    word = "waiting" if state.trouble or not state.build else "rebuilding" if state.rebuilding else "live"
+    return "catching up" if word == "live" and not state.caught_up else word

@@ -87,7 +87,17 @@ def shared_spark() -> SparkSession:
 
 
 class AppUnderTest:
-    """An app with a broker and Spark of its own, for the length of a ``with`` block."""
+    """An app with a broker of its own, for the length of a ``with`` block; Spark is shared by all tests of a process.
+
+    ```python
+    with AppUnderTest(app, tmp_path) as shop:
+        shop.send("orders", {"order_id": "1", "amount": 5.0, "ordered_at": "2026-01-01T00:00:00Z"})
+        assert shop.view("revenue")[0]["revenue"] == 5.0
+    ```
+
+    ``folder`` is where it keeps everything. ``rebuild`` and ``start_from`` are ``headrace run``'s ``--rebuild`` and
+    ``--from``; ``partitions`` is how many a topic has.
+    """
 
     def __init__(
         self,
@@ -98,10 +108,11 @@ class AppUnderTest:
         partitions: int = 1,
         rebuild: bool = False,
         start_from: str | None = None,
+        checkpoints: str | None = None,
     ) -> None:
         self.app, self.folder = app, folder
         self.clock = clock or ManualClock(SystemClock().now_ms())
-        self.rebuild, self.start_from = rebuild, start_from
+        self.rebuild, self.start_from, self.checkpoints = rebuild, start_from, checkpoints
         self.runner: Runner | None = None
         properties = {"num.partitions": str(partitions), "log.message.timestamp.after.max.ms": str(2**62)}
         self._broker = EmbeddedBroker(folder / "data", properties, clock=self.clock)
@@ -145,6 +156,7 @@ class AppUnderTest:
             rebuild=self.rebuild,
             buckets=2,
             start_from=self.start_from,
+            checkpoints=self.checkpoints,
         )
         self.runner = Runner(self.app, settings, lambda sentence: None, spark=shared_spark(), crash=self._maybe_crash)
         try:

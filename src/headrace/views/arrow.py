@@ -109,6 +109,8 @@ def _converter(kind: pa.DataType) -> Callable[[Any], Any]:
         return base64.b64decode
     if pa.types.is_integer(kind):
         return int
+    if pa.types.is_floating(kind):
+        return float
     return lambda value: value
 
 

@@ -1,8 +1,9 @@
 """The catalog: which views and queries there are, as the topic ``headrace.catalog`` says.
 
-A compacted topic of one partition. Keys: ``view/<app>/<name>`` (what a view is: topic, key, columns, fingerprint)
-and ``query/<app>/<name>`` (how its query is doing); a null value takes the entry away. Other keys are for others.
-State is a fold of the records; an entry that cannot be read is reported and changes nothing.
+A compacted topic of one partition. Keys: ``view/<app>/<name>`` (what a view is: topic, key, columns, fingerprint),
+``query/<app>/<name>`` and ``capture/<app>/<name>`` (how a query or a captured table is doing), ``plan/<app>/<name>``
+(how Spark runs a query); a null value takes the entry away. Other keys are for others. State is a fold of the records;
+an entry that cannot be read is reported and changes nothing.
 """
 
 from __future__ import annotations
@@ -98,14 +99,21 @@ class Catalog:
 
     views: dict[ViewName, ViewSpec] = field(default_factory=dict)
     queries: dict[ViewName, dict[str, Any]] = field(default_factory=dict)
+    plans: dict[ViewName, dict[str, Any]] = field(default_factory=dict)
+    captures: dict[ViewName, dict[str, Any]] = field(default_factory=dict)
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
         """Take in one record; InvalidRecord if it cannot be read."""
         kind, _, rest = (key or b"").decode(errors="replace").partition("/")
         app, _, name = rest.partition("/")
-        if kind not in ("view", "query"):
+        known: dict[str, dict[ViewName, Any]] = {
+            "view": self.views,
+            "query": self.queries,
+            "plan": self.plans,
+            "capture": self.captures,
+        }
+        if (entries := known.get(kind)) is None:
             return
-        entries: dict[ViewName, Any] = self.views if kind == "view" else self.queries
         if value is None:
             entries.pop((app, name), None)
             return

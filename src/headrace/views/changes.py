@@ -16,9 +16,10 @@ from typing import Any
 from headrace.views.catalog import ViewSpec
 from headrace.views.columns import Column, Kind
 
-__all__ = ["BadValue", "Changes", "RowDecoder", "Unusual"]
+__all__ = ["BadValue", "Changes", "Row", "RowDecoder", "Unusual"]
 
 Row = tuple[Any, ...]
+"""Values as a store keeps them."""
 
 
 class Unusual(Exception):

@@ -22,15 +22,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.errors import StoreAway
+from headrace.views.applying import Refused, take_in
 from headrace.views.catalog import ViewSpec
-from headrace.views.changes import BadValue, RowDecoder, Unusual
+from headrace.views.changes import Changes, RowDecoder
 from headrace.views.columns import Column, Kind, compact_json
-from headrace.views.store import Applied, BadRecord, Build
+from headrace.views.statement import quoted
+from headrace.views.store import Applied, Build
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["SUFFIX", "SqliteStore", "key_expression", "quoted"]
+__all__ = ["SUFFIX", "SqliteStore", "key_expression"]
 
 FORMAT = 2
 CACHE_KIB = 32 << 10
@@ -39,7 +42,10 @@ SUFFIX = ".sqlite"
 _logger = logging.getLogger(__name__)
 
 _TYPES = {Kind.integer: "INTEGER", Kind.boolean: "INTEGER", Kind.real: "REAL"}
-_REFUSALS = (sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError, sqlite3.DataError, OverflowError)
+_REFUSALS = (
+    *(sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError, sqlite3.DataError),
+    *(OverflowError, UnicodeEncodeError),
+)
 """How SQLite refuses a value."""
 
 _TABLES = """
@@ -59,18 +65,11 @@ class SqliteStore:
     def __init__(self, path: Path) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            self._db = _opened(path)
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):
-                raise
-            _logger.warning("%s cannot be used (%s): it is thrown away and rebuilt from the log", path.name, error)
-            _remove(path)
-            self._db = _opened(path)
+        with _away_told():
+            self._db = _usable(path)
         self._inode = path.stat().st_ino
         self._decoders: dict[int, RowDecoder] = {}
 
-    @property
     def lost(self) -> bool:
         """Whether somebody has removed or replaced the file under us."""
         try:
@@ -81,14 +80,22 @@ class SqliteStore:
     def builds(self) -> list[Build]:
         """What is in the store, oldest first."""
         found = {}
-        for number, spec, topic_id, live, bad, last in self._db.execute(
-            "SELECT number, spec, topic_id, live, bad, last_bad FROM headrace_builds ORDER BY number"
-        ):
-            said = ViewSpec.from_json(json.loads(spec))
-            found[number] = Build(number, said, topic_id, bool(live), bad=bad, last_bad=last)
-        for number, partition, following in self._db.execute("SELECT * FROM headrace_offsets"):
-            found[number].offsets[partition] = following
+        with _away_told():
+            for number, spec, topic_id, live, bad, last in self._db.execute(
+                "SELECT number, spec, topic_id, live, bad, last_bad FROM headrace_builds ORDER BY number"
+            ):
+                said = ViewSpec.from_json(json.loads(spec))
+                found[number] = Build(number, said, topic_id, bool(live), bad=bad, last_bad=last)
+            for number, partition, following in self._db.execute("SELECT * FROM headrace_offsets"):
+                found[number].offsets[partition] = following
         return list(found.values())
+
+    def take(self, view: str) -> list[Build]:
+        """The builds of a view. The node that holds the data folder is the only one that writes here."""
+        return [build for build in self.builds() if build.spec.name == view]
+
+    def let_go(self, view: str) -> None:
+        """Nobody else has the file."""
 
     def begin(self, spec: ViewSpec, topic_id: str) -> Build:
         """A new, empty build from the topic of this id; live at once if the view has none yet."""
@@ -113,16 +120,12 @@ class SqliteStore:
             applied = Applied(0, 0) if records is None else self._applied(build, records)
             offset = (build.number, partition, following)
             db.execute("INSERT OR REPLACE INTO headrace_offsets VALUES (?, ?, ?)", offset)
-            last = build.last_bad
             if applied.bad:
-                worst = applied.bad[-1]
-                last = f"partition {partition}, offset {worst.offset}: {worst.reason}"
                 db.execute(
                     "UPDATE headrace_builds SET bad = bad + ?, last_bad = ? WHERE number = ?",
-                    (len(applied.bad), last, build.number),
+                    (len(applied.bad), applied.last_bad(partition), build.number),
                 )
-        build.offsets[partition] = following
-        build.bad, build.last_bad = build.bad + len(applied.bad), last
+        build.advance(partition, following, applied)
         return applied
 
     def swap(self, build: Build) -> None:
@@ -151,65 +154,57 @@ class SqliteStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            yield self._db
-            self._db.execute("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
+        with _away_told():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
 
     def _applied(self, build: Build, records: pa.RecordBatch) -> Applied:
         decoder = self._decoders.setdefault(build.number, RowDecoder(build.spec))
-        keys, values = records.column("key").to_pylist(), records.column("value").to_pylist()
         put, delete = _statements(build)
-        self._db.execute("SAVEPOINT quick")
-        try:
-            changes = decoder.all_at_once(keys, values)
-            self._db.executemany(delete, changes.gone)
-            self._db.executemany(put, changes.rows)
-            self._db.execute("RELEASE quick")
-            return Applied(len(changes.rows), len(changes.gone))
-        except (Unusual, *_REFUSALS):
-            self._db.execute("ROLLBACK TO quick")
-            self._db.execute("RELEASE quick")
-        offsets = records.column("offset").to_pylist()
-        return self._one_by_one(decoder, put, delete, zip(offsets, keys, values, strict=True))
 
-    def _one_by_one(
-        self,
-        decoder: RowDecoder,
-        put: str,
-        delete: str,
-        records: Iterator[tuple[int, bytes | None, bytes | None]],
-    ) -> Applied:
-        upserts = deletes = 0
-        bad: list[BadRecord] = []
-        for offset, key, value in records:
+        def write(changes: Changes) -> None:
+            self._db.execute("SAVEPOINT some")
             try:
-                which, row = decoder.one(key, value)
-                if row is None:
-                    self._db.execute(delete, which)
-                    deletes += 1
-                else:
-                    self._db.execute(put, row)
-                    upserts += 1
-            except BadValue as error:
-                bad.append(BadRecord(offset, str(error)))
+                self._db.executemany(delete, changes.gone)
+                self._db.executemany(put, changes.rows)
             except _REFUSALS as error:
-                bad.append(BadRecord(offset, f"it does not fit the columns: {error}"))
-        return Applied(upserts, deletes, bad)
+                self._db.execute("ROLLBACK TO some")
+                self._db.execute("RELEASE some")
+                raise Refused(str(error)) from error
+            self._db.execute("RELEASE some")
 
-
-def quoted(name: str) -> str:
-    """A name as SQL has it."""
-    return '"' + name.replace('"', '""') + '"'
+        return take_in(decoder, records, write)
 
 
 def key_expression(column: Column) -> str:
     """A key column where null equals null: no value is an empty blob."""
     return f"ifnull({quoted(column.name)}, x'')"
+
+
+@contextmanager
+def _away_told() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StoreAway(str(error)) from error
+
+
+def _usable(path: Path) -> sqlite3.Connection:
+    """The file, opened; one that is no store of ours is thrown away first."""
+    try:
+        return _opened(path)
+    except sqlite3.OperationalError:
+        raise
+    except sqlite3.DatabaseError as error:
+        _logger.warning("%s cannot be used (%s): it is thrown away and rebuilt from the log", path.name, error)
+        _remove(path)
+        return _opened(path)
 
 
 def _opened(path: Path) -> sqlite3.Connection:

@@ -5,13 +5,17 @@ take in. Both change in one transaction, so a build is right whenever it is look
 most one build of a view is live: the one that is read. Another may be filled beside it and then takes its place at
 once.
 
-A new kind of store implements ``Store`` and ``Reader`` and passes ``tests/views/store_laws.py``.
+A view has one owner: the process that took it last (``take``). A store that several processes can reach refuses what
+an earlier owner writes (``Fenced``), in the same transaction that would have written it.
+
+A new kind of store implements ``Store``, ``Reader`` and ``Stores`` and passes ``tests/views/store_laws.py``. When it
+does not answer it raises ``StoreAway``, and is opened again.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -33,6 +37,7 @@ __all__ = [
     "Reader",
     "SqlLimits",
     "Store",
+    "Stores",
     "offsets_of",
     "version",
 ]
@@ -56,6 +61,12 @@ class Build:
     bad: int = 0
     last_bad: str | None = None
 
+    def advance(self, partition: int, following: int, applied: Applied) -> None:
+        """What was written is committed."""
+        self.offsets[partition] = following
+        self.bad += len(applied.bad)
+        self.last_bad = applied.last_bad(partition) or self.last_bad
+
 
 @dataclass(frozen=True)
 class BadRecord:
@@ -73,12 +84,27 @@ class Applied:
     deletes: int
     bad: Sequence[BadRecord] = ()
 
+    def last_bad(self, partition: int) -> str | None:
+        """The last of the bad records, in a sentence."""
+        if not self.bad:
+            return None
+        return f"partition {partition}, offset {self.bad[-1].offset}: {self.bad[-1].reason}"
+
 
 class Store(Protocol):
     """Where the views of one app are kept. One thread uses it."""
 
     def builds(self) -> list[Build]:
-        """What is in the store, oldest first."""
+        """What is in the store, oldest first; a look, from which nothing may be written."""
+        ...
+
+    def take(self, view: str) -> list[Build]:
+        """Own a view from now on: its builds, oldest first, to go on from. Fenced if another process has taken it
+        since this one did; ViewNotKept if what is there cannot be gone on from."""
+        ...
+
+    def let_go(self, view: str) -> None:
+        """Own a view no more. Nobody is told; to take it again is to replace whoever has it then."""
         ...
 
     def begin(self, spec: ViewSpec, topic_id: str) -> Build:
@@ -96,6 +122,10 @@ class Store(Protocol):
 
     def drop(self, build: Build) -> None:
         """Remove a build and its rows."""
+        ...
+
+    def lost(self) -> bool:
+        """Whether somebody has removed what was in the store."""
         ...
 
     def close(self) -> None:
@@ -136,6 +166,26 @@ class Reader(Protocol):
 
     def sql(self, statement: str, parameters: Sequence[Any], limits: SqlLimits) -> Answer:
         """A read-only statement over all views (``view`` or ``app.view``)."""
+        ...
+
+
+class Stores(Protocol):
+    """A place for the stores of all apps."""
+
+    def shared_as(self) -> str | None:
+        """A name for this place, the same for all processes that reach it; None if this process has it to itself."""
+        ...
+
+    def open(self, app: str) -> Store:
+        """The store of an app; made if it is not there."""
+        ...
+
+    def reader(self, apps: Callable[[], Sequence[str]]) -> Reader:
+        """Reads all stores; ``apps`` says which apps there are now."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what readers hold."""
         ...
 
 

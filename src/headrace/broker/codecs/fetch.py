@@ -22,7 +22,15 @@ from headrace.broker.codecs.scan import MAX_PARTITIONS, compact_string, legacy_s
 from headrace.broker.primitives import unsigned_varint
 from headrace.errors import InvalidRequest
 
-__all__ = ["FetchRequest", "PartitionAnswer", "PartitionWish", "TopicAnswers", "decode_request", "encode_response"]
+__all__ = [
+    "Buffers",
+    "FetchRequest",
+    "PartitionAnswer",
+    "PartitionWish",
+    "TopicAnswers",
+    "decode_request",
+    "encode_response",
+]
 
 FLEXIBLE_SINCE: Final = 12
 TOPIC_ID_SINCE: Final = 13
@@ -236,19 +244,24 @@ Buffers = list[bytes | bytearray | memoryview]
 
 
 def encode_response(
-    version: int, correlation_id: int, error_code: int, session_id: int, topics: list[TopicAnswers]
+    version: int,
+    correlation_id: int,
+    error_code: int,
+    session_id: int,
+    topics: list[TopicAnswers],
+    throttle_ms: int = 0,
 ) -> Buffers:
     """A whole response frame as buffers to be written one after the other."""
     flexible = version >= FLEXIBLE_SINCE
     buffers: Buffers = []
     if flexible:
-        text = bytearray(_HEAD_V12(correlation_id, 0, error_code, session_id))
+        text = bytearray(_HEAD_V12(correlation_id, throttle_ms, error_code, session_id))
         text += unsigned_varint(len(topics) + 1)
     elif version >= 7:
-        text = bytearray(_HEAD_V7(correlation_id, 0, error_code, session_id))
+        text = bytearray(_HEAD_V7(correlation_id, throttle_ms, error_code, session_id))
         text += _COUNT(len(topics))
     else:
-        text = bytearray(_HEAD_V4(correlation_id, 0))
+        text = bytearray(_HEAD_V4(correlation_id, throttle_ms))
         text += _COUNT(len(topics))
     size = 0
     for key, answers in topics:

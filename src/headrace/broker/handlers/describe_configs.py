@@ -16,6 +16,7 @@ from headrace.broker.described_configs import (
     describe_group,
     describe_topic,
     described_drops,
+    described_in_flight,
     ensure_broker,
 )
 from headrace.broker.refused import Refused, code_of
@@ -70,7 +71,10 @@ def _describe(broker: Broker, resource: Any, synonyms: bool, documentation: bool
     if kind == GROUP:
         if not name:
             raise Refused(error_codes.INVALID_REQUEST, "a group must have a name")
-        return describe_group(settings, broker.group_configs.overrides(name), names, synonyms, documentation)
+        told = describe_group(settings, broker.group_configs.overrides(name), names, synonyms, documentation)
+        if name not in broker.shares.groups():
+            return told
+        return told + described_in_flight(broker.shares.in_flight(name), names, synonyms, documentation)
     if kind == CLIENT_METRICS:
         return []
     raise Refused(error_codes.INVALID_REQUEST, f"resources of type {kind} have no settings")

@@ -16,6 +16,7 @@ from headrace.broker import error_codes
 from headrace.broker.codecs.fetch import (
     FLEXIBLE_SINCE,
     TOPIC_ID_SINCE,
+    Buffers,
     FetchRequest,
     PartitionAnswer,
     TopicAnswers,
@@ -31,6 +32,7 @@ from headrace.broker.fetch_sessions import (
     SessionError,
     follow,
 )
+from headrace.broker.quotas import client_id_of
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
@@ -73,7 +75,8 @@ def serve(connection: Connection, version: int, correlation_id: int, frame: memo
     except SessionError as error:
         connection.answer(encode_response(version, correlation_id, error.code, NO_SESSION, []))
         return
-    _Fetch(connection, version, correlation_id, request, session, list(followed), full).start()
+    client_id = client_id_of(frame) if broker.quotas.limits_consumers else None
+    _Fetch(connection, version, correlation_id, request, session, list(followed), full, client_id).start()
 
 
 class _Fetch:
@@ -81,6 +84,7 @@ class _Fetch:
 
     __slots__ = (
         "_broker",
+        "_client_id",
         "_committed",
         "_connection",
         "_correlation_id",
@@ -108,8 +112,10 @@ class _Fetch:
         session: FetchSession | None,
         followed: list[Followed],
         full: bool,
+        client_id: str | None,
     ) -> None:
         broker = connection.server.broker
+        self._client_id = client_id
         self._broker = broker
         self._connection = connection
         self._version = version
@@ -120,6 +126,8 @@ class _Fetch:
         self._committed = request.isolation == 1
         self._refused = _refusal(request)
         self._max_bytes = max(0, min(request.max_bytes, broker.fetch_max_bytes, _RESPONSE_BYTES))
+        if client_id is not None and (most := broker.quotas.most_at_once(client_id)) is not None:
+            self._max_bytes = min(self._max_bytes, most)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._max_wait_ms = request.max_wait_ms
         self._may_read = True
@@ -297,6 +305,13 @@ class _Fetch:
     # Answering -------------------------------------------------------------------------------------------------
 
     def _answer(self, answers: Answers) -> None:
+        throttle_ms = 0
+        if self._client_id is not None:
+            size = sum(len(answer.records) for _, answer in answers)
+            throttle_ms, gets_them = self._broker.quotas.fetched(self._connection, self._client_id, size)
+            if not gets_them:
+                self._send(encode_response(self._version, self._correlation_id, 0, self._quiet(), [], throttle_ms))
+                return
         session = self._session
         if session is not None:
             answers = self._news(session, answers)
@@ -311,7 +326,19 @@ class _Fetch:
             topics[-1][1].append(answer)
         session_id = NO_SESSION if session is None or session.id not in self._broker.sessions else session.id
         code = self._refused if self._refused == error_codes.UNKNOWN_SERVER_ERROR else error_codes.NONE
-        response = encode_response(self._version, self._correlation_id, code, session_id, topics)
+        self._send(encode_response(self._version, self._correlation_id, code, session_id, topics, throttle_ms))
+
+    def _quiet(self) -> int:
+        """The session of an answer that says nothing of its partitions: one that began with it is forgotten."""
+        session = self._session
+        if session is None or session.id not in self._broker.sessions:
+            return NO_SESSION
+        if self._full:
+            self._broker.sessions.end(session.id)
+            return NO_SESSION
+        return session.id
+
+    def _send(self, response: Buffers) -> None:
         if self._slot is None:
             self._connection.answer(response)
         else:

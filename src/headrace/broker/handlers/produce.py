@@ -2,7 +2,7 @@
 
 acks=0 is not answered (an error closes the connection, as there is no other way to tell), acks=1 is answered at once,
 acks=all once the disk has it. The next request of the connection is handled meanwhile, unless the topic has overflowed
-and its producers are slowed down (``overflow.py``).
+and its producers are slowed down (``overflow.py``), or the client is over its quota (``quotas.py``).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from headrace.broker.codecs.produce import (
     decode_request,
     encode_response,
 )
+from headrace.broker.overflow import Brake
 from headrace.broker.primitives import Cursor
 from headrace.broker.refused import Refused, code_of
 from headrace.broker.transactions.coordinator import Producer
@@ -27,7 +28,6 @@ from headrace.errors import CorruptMessage, HeadraceError, InvalidRequest, Recor
 if TYPE_CHECKING:
     from headrace.broker.broker import Broker
     from headrace.broker.connection import Connection, Slot
-    from headrace.broker.overflow import Brake
     from headrace.log.partition import PartitionLog
     from headrace.log.store import Topic
 
@@ -63,6 +63,8 @@ def serve(connection: Connection, version: int, correlation_id: int, frame: memo
     blocking: list[Topic] = []
     results, waits, failed = _append_all(broker, request, version, frame, blocking)
     brake = broker.overflow.brake(connection, blocking) if blocking else None
+    if broker.quotas.limits_producers and (wait_ms := broker.quotas.produced(connection, frame)):
+        brake = (brake or Brake(0, on=False)).at_least(wait_ms)
     if acks == _NO_ACKS:
         if failed:
             connection.close("a Produce request with acks=0 failed, and there is no answer to say so")

@@ -151,6 +151,10 @@ class ShareCoordinator:
         """The groups that share something."""
         return list(dict.fromkeys(key.group for key in self.journal.durable.partitions))
 
+    def in_flight(self, group: str) -> int:
+        """How many records of what a group shares its consumers hold at the moment."""
+        return sum(share.window.held for share in self._partitions.values() if share.key.group == group)
+
     def topics(self, group: str) -> list[Topic]:
         """The topics that a group shares, or that a member of it may."""
         ids = {key.topic_id for key in self.journal.durable.partitions if key.group == group}

@@ -202,6 +202,11 @@ class Window:
         """How many offsets from the start on are settled."""
         return sum(run.last - run.first + 1 for run in self.runs if run.state in _SETTLED)
 
+    @property
+    def held(self) -> int:
+        """How many offsets members hold."""
+        return sum(run.last - run.first + 1 for run in self.runs if run.state is State.ACQUIRED)
+
     def room(self, rules: Rules) -> int:
         """How many more offsets may be looked at."""
         return max(self.start + rules.max_locks - self.end, 0)

@@ -109,7 +109,7 @@ def _options(spark: SparkSession, options: SourceOptions) -> dict[str, str]:
     from pyspark.sql.types import StructType
 
     declared = StructType.fromDDL(options.schema)
-    return {"source": options.to_json(), "declared": declared.json()}
+    return {**options.to_options(), "declared": declared.json()}
 
 
 def _taken_out(feed: Feed, options: SourceOptions) -> dict[int, set[int]]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headrace.pipelines.time import DeviceClock, skew_ms
 
 __all__ = ["SourceOptions"]
+
+_CLIENT = "client.password"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +25,9 @@ class SourceOptions:
     schema: str
     """Spark DDL."""
     data: str | None = None
-    """The log's data folder, if it is on this machine."""
+    """The log's data folder, if it is on the driver's machine."""
+    machine: str | None = None
+    """Which machine that is: readers on others fetch, even if they see a folder of that name."""
     columns: tuple[str, ...] | None = None
     """Decode only these; all if None. The event time is always decoded. A row must fit the schema in the others too."""
     raw: bool = False
@@ -53,22 +58,25 @@ class SourceOptions:
     with ``_id``, ``_type``, ``_aggregate`` and ``_key``."""
     history: bool = False
     """Whether the topic keeps every change: then a tombstone says nothing that its deletion has not said."""
+    traced: bool = False
+    """Of events: also ``_traceparent``, the header of the record."""
 
     @property
     def delay_ms(self) -> int:
         """The delay of Spark's watermark: the lateness, and how far partitions may be apart."""
         return self.lateness_ms + skew_ms(self.lateness_ms)
 
-    def to_json(self) -> str:
-        """For Spark's options."""
-        return json.dumps(dataclasses.asdict(self))
+    def to_options(self) -> dict[str, str]:
+        """As Spark's options. Those with a secret have a name whose value Spark does not show or log."""
+        said = dataclasses.asdict(self)
+        client = said.pop("client")
+        return {"source": json.dumps(said), _CLIENT: json.dumps(client)}
 
     @classmethod
-    def from_json(cls, text: str) -> SourceOptions:
-        """What ``to_json`` wrote."""
-        found = json.loads(text)
-        clock = found.pop("device_clock")
-        columns, client = found.pop("columns"), found.pop("client")
+    def from_options(cls, options: Mapping[str, str]) -> SourceOptions:
+        """What ``to_options`` made."""
+        found, client = json.loads(options["source"]), json.loads(options[_CLIENT])
+        clock, columns = found.pop("device_clock"), found.pop("columns")
         return cls(
             **found,
             columns=None if columns is None else tuple(columns),

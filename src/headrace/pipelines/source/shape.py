@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql.types import StructField, StructType
 
-__all__ = ["DELETED", "OUTBOX", "RAW", "TIME", "VERSION", "Shape", "output_type", "shape_of"]
+__all__ = ["DELETED", "OUTBOX", "RAW", "TIME", "TRACE", "VERSION", "Shape", "output_type", "shape_of"]
 
-DELETED, TIME, VERSION = "_deleted", "_time", "_version"
+DELETED, TIME, VERSION, TRACE = "_deleted", "_time", "_version", "_traceparent"
 OUTBOX = {"_id": "id", "_type": "type", "_aggregate": "aggregate", "_key": None}
 """What an event of an outbox says beside its payload: the header that it is in, or the key."""
 RAW = ("key", "value", "headers", "topic", "partition", "offset", "timestamp")
@@ -48,7 +48,8 @@ def output_type(options: SourceOptions, declared: StructType) -> StructType:
             fields += [StructField(TIME, TimestampType()), StructField(VERSION, StringType())]
     if options.form == "outbox":
         fields += [StructField(name, StringType()) for name in OUTBOX if name not in names]
-    return StructType(fields + (_raw_fields(names) if options.raw else []))
+    fields += _raw_fields(names) if options.raw else []
+    return StructType([*fields, StructField(TRACE, StringType())] if options.traced else fields)
 
 
 def shape_of(options: SourceOptions, declared: StructType, output: StructType) -> Shape:

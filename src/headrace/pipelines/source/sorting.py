@@ -6,6 +6,7 @@ a stream see the same rows.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace import _kernel
+from headrace.feed.traceparents import traceparent_column
 from headrace.pipelines.source.captured import captured_rows
 from headrace.pipelines.source.options import SourceOptions
-from headrace.pipelines.source.shape import DELETED, OUTBOX, TIME, VERSION, Shape
+from headrace.pipelines.source.shape import DELETED, OUTBOX, TIME, TRACE, VERSION, Shape
 from headrace.pipelines.time import corrected
 
 __all__ = ["Aside", "Bounds", "Sorted", "sort_records"]
@@ -60,6 +62,8 @@ def sort_records(
     values = records.column("value")
     if options.kind == "changes":
         values = pc.coalesce(values, records.column("key"))
+    elif options.form == "outbox":
+        values = _payloads(values)
     decoded, told = _kernel.json_to_arrow(values, shape.declared, shape.decoded)
     rows = pa.record_batch(decoded)
     dead = [Aside(row, reason, detail) for row, reason, detail in told]
@@ -134,6 +138,8 @@ def _output(
             column = _of_change(field.name, rows, source, partition, options)
         elif options.form == "outbox" and field.name in OUTBOX and field.name not in rows.schema.names:
             column = _of_event(OUTBOX[field.name], source)
+        elif options.traced and field.name == TRACE:
+            column = traceparent_column(source)
         elif raw is None:
             column = rows.column(field.name)
         elif raw == "topic":
@@ -158,6 +164,22 @@ def _of_change(
         return pc.binary_join_element_wise(str(partition), source.column("offset").cast(pa.string()), "-")
     recorded = source.column("timestamp").cast(pa.timestamp("us", tz="UTC"))
     return recorded if options.valid_from is None else pc.coalesce(rows.column(options.valid_from), recorded)
+
+
+def _payloads(values: pa.Array) -> pa.Array:
+    """Payloads as they were written: what Debezium cannot take apart (lists of mixed types) comes as a JSON text."""
+    if not pc.any(pc.starts_with(values, '"')).as_py():
+        return values
+    return pa.array([_unwrapped(value) for value in values.to_pylist()], values.type)
+
+
+def _unwrapped(value: bytes | None) -> bytes | None:
+    if value is None or not value.startswith(b'"'):
+        return value
+    try:
+        return str(json.loads(value)).encode()
+    except ValueError:
+        return value
 
 
 def _of_event(header: str | None, source: pa.RecordBatch) -> pa.Array:

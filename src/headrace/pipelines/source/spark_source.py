@@ -54,7 +54,7 @@ class HeadraceSource(DataSource):
 
     @property
     def _source(self) -> SourceOptions:
-        return SourceOptions.from_json(self.options["source"])
+        return SourceOptions.from_options(self.options)
 
     @property
     def _declared(self) -> StructType:

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import InputPartition
 
 from headrace.feed import Feed, open_feed
 from headrace.feed.cluster import Cluster
+from headrace.feed.presence import this_machine
 from headrace.pipelines.source.aside import AsideWriter
 from headrace.pipelines.source.options import SourceOptions
 from headrace.pipelines.source.planning import Counts, Range
@@ -48,10 +49,11 @@ class BatchTask(InputPartition):
 
 
 def feed_of(options: SourceOptions) -> Feed:
-    """This process's feed."""
-    place = (options.bootstrap, options.data, options.client)
+    """This process's feed: of files on the log's own machine, over the protocol on others."""
+    data = options.data if options.machine in (None, this_machine()) else None
+    place = (options.bootstrap, data, options.client)
     if place not in _feeds:
-        _feeds[place] = open_feed(options.bootstrap, Path(options.data) if options.data else None, dict(options.client))
+        _feeds[place] = open_feed(options.bootstrap, Path(data) if data else None, dict(options.client))
     return _feeds[place]
 
 

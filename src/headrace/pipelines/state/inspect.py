@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from headrace.errors import HeadraceError
+from headrace.pipelines.folders import open_folder
 from headrace.pipelines.state.chunks import merged
 from headrace.pipelines.state.log import BucketLog, Head
 from headrace.pipelines.state.operator import ID
@@ -59,22 +60,23 @@ class _Read:
         raise HeadraceError("a checkpoint that is looked at is not changed")
 
 
-def read_state(spark: SparkSession, checkpoint: Path) -> list[TableState]:
-    """Every table of every operator of the query."""
-    if not (checkpoint / "state").is_dir():
+def read_state(spark: SparkSession, checkpoint: Path | str) -> list[TableState]:
+    """Every table of every operator of the query whose checkpoint is at a path or URL."""
+    checkpoint = str(checkpoint)
+    if not open_folder(lambda: spark, checkpoint).exists("state"):
         return []
     found: list[TableState] = []
-    known = spark.read.format("state-metadata").load(str(checkpoint)).collect()
+    known = spark.read.format("state-metadata").load(checkpoint).collect()
     operators = sorted({row["operatorId"] for row in known if "chunks" in str(row["operatorProperties"])})
     for number, operator in enumerate(reversed(operators)):  # Spark counts from the end of the plan
         found += _operator(spark, checkpoint, operator, number)
     return found
 
 
-def _operator(spark: SparkSession, checkpoint: Path, operator: int, number: int) -> list[TableState]:
+def _operator(spark: SparkSession, checkpoint: str, operator: int, number: int) -> list[TableState]:
     def variable(name: str) -> list[Any]:
         reader = spark.read.format("statestore").option("operatorId", operator).option("stateVarName", name)
-        return reader.load(str(checkpoint)).collect()
+        return reader.load(checkpoint).collect()
 
     pieces: dict[int, dict[tuple[int, int], bytes]] = {}
     for row in variable("chunks"):

@@ -7,12 +7,13 @@ chunk; and when the bucket wants to be called, in milliseconds, -1 for never).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pyarrow as pa
 
+from headrace.pipelines.checkpoint import SEED
+from headrace.pipelines.folders import Folder
 from headrace.pipelines.state.chunks import encode
 from headrace.pipelines.state.inspect import BUCKET, TableState
 from headrace.pipelines.state.operator import ID, Changes
@@ -20,13 +21,13 @@ from headrace.pipelines.state.operator import ID, Changes
 if TYPE_CHECKING:
     from pyspark.sql import GroupedData, SparkSession
 
-__all__ = ["seeded", "write_seed"]
+__all__ = ["seed_of", "seeded"]
 
 _SCHEMA = pa.schema([("operator", pa.int32()), ("bucket", pa.int32()), ("data", pa.binary()), ("wake", pa.int64())])
 
 
-def write_seed(spark: SparkSession, tables: Sequence[TableState], buckets: int, path: Path) -> None:
-    """Put the rows of all tables into so many buckets, and write them."""
+def seed_of(spark: SparkSession, tables: Sequence[TableState], buckets: int) -> bytes:
+    """The rows of all tables, put into so many buckets, as a file."""
     found: dict[tuple[int, int], dict[str, Changes]] = {}
     wake = {one.operator: -1 if one.wake_ms is None else one.wake_ms for one in tables}
     for one in tables:
@@ -41,14 +42,16 @@ def write_seed(spark: SparkSession, tables: Sequence[TableState], buckets: int, 
         [wake[operator] for operator, _ in found],
     ]
     written = pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, _SCHEMA, strict=True)], schema=_SCHEMA)
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, _SCHEMA) as writer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, _SCHEMA) as writer:
         writer.write_table(written)
+    made: bytes = sink.getvalue().to_pybytes()
+    return made
 
 
-def seeded(spark: SparkSession, path: Path, operator: int) -> GroupedData:
+def seeded(spark: SparkSession, checkpoint: Folder, operator: int) -> GroupedData:
     """The seed of an operator, as Spark takes it."""
-    with pa.memory_map(str(path)) as file:
-        table = pa.ipc.open_file(file).read_all()
+    table = pa.ipc.open_file(pa.py_buffer(checkpoint.read(SEED))).read_all()
     mine = table.filter(pa.compute.equal(table["operator"], operator)).drop_columns(["operator"])
     return spark.createDataFrame(mine, "bucket int, data binary, wake long").groupBy("bucket")
 

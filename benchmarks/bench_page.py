@@ -1,0 +1,106 @@
+"""The page under load: 5,000 changes a second for half a minute, and how many frames a second Chromium draws meanwhile.
+
+A real node, a real Chromium, and a producer that keeps its pace: first with the live tail of a topic open, then with a
+view whose rows, chart and changes are redrawn. Printed: frames a second (all of it, and the worst second), the longest
+pause between two frames, what the page said it got.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import threading
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka as ck
+from selenium import webdriver
+from tests.serving.browser import chromium, wait_ready
+from tests.serving.live import LiveNode, eventually, live_node
+
+COUNTER = """
+    window.frames_drawn = [];
+    const draw = (at) => { window.frames_drawn.push(at); requestAnimationFrame(draw); };
+    requestAnimationFrame(draw);
+"""
+
+
+class Load(threading.Thread):
+    """Writes so many records a second, in pieces of a twentieth of one."""
+
+    def __init__(self, node: LiveNode, topic: str, rate: int) -> None:
+        super().__init__(daemon=True)
+        self._producer = ck.Producer({"bootstrap.servers": node.node.bootstrap, "linger.ms": 5, "log_level": 0})
+        self._topic, self._rate = topic, rate
+        self.sent, self.ended = 0, threading.Event()
+
+    def run(self) -> None:
+        began = time.monotonic()
+        while not self.ended.wait(0.05):
+            due = int((time.monotonic() - began) * self._rate)
+            for at in range(self.sent, due):
+                key = {"id": at % 5000}
+                row = {**key, "amount": at % 997 / 10, "region": ("EU", "US", "APAC")[at % 3]}
+                self._producer.produce(self._topic, json.dumps(row), json.dumps(key))
+                if at % 500 == 0:
+                    self._producer.poll(0)
+            self.sent = max(self.sent, due)
+        self._producer.flush(30)
+
+
+def measured(browser: webdriver.Chrome, seconds: float) -> dict[str, Any]:
+    """Frames that the browser drew in so many seconds."""
+    browser.execute_script(COUNTER)
+    time.sleep(seconds)
+    times = browser.execute_script("return window.frames_drawn")
+    first, last = times[0], times[-1]
+    by_second: dict[int, int] = {}
+    for at in times:
+        by_second[int((at - first) // 1000)] = by_second.get(int((at - first) // 1000), 0) + 1
+    whole = [count for second, count in by_second.items() if second < int((last - first) // 1000)]
+    gaps = [after - before for before, after in pairwise(times)]
+    return {
+        "seconds": round((last - first) / 1000, 1),
+        "fps": round((len(times) - 1) * 1000 / (last - first), 1),
+        "worst_second": min(whole),
+        "longest_pause_ms": round(max(gaps), 1),
+    }
+
+
+def run(node: LiveNode, rate: int, seconds: float) -> list[dict[str, Any]]:
+    """Both screens under load."""
+    node.declare("bench", "live", ["id"], {"id": "bigint", "amount": "double", "region": "string"}, partitions=1)
+    eventually(lambda: node.get("/ready"), lambda told: told[0] == 200)
+    results = []
+    with chromium(1280, 900) as browser:
+        for screen in ("topics/bench.live", "views/bench.live"):
+            load = Load(node, "bench.live", rate)
+            browser.get(f"{node.node.web}/#/{screen}")
+            browser.refresh()
+            wait_ready(browser, screen)
+            load.start()
+            told = measured(browser, seconds)
+            load.ended.set()
+            load.join()
+            said = "tail-count" if screen.startswith("topics") else "change-count"
+            text = browser.execute_script("return document.getElementById(arguments[0]).textContent", said)
+            results.append({"screen": screen, "rate": rate, "written": load.sent, **told, "page_says": text})
+    return results
+
+
+def main() -> None:
+    """Print what was measured."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rate", type=int, default=5000)
+    parser.add_argument("--seconds", type=float, default=30.0)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, live_node(Path(folder)) as node:
+        for result in run(node, options.rate, options.seconds):
+            print(json.dumps(result), flush=True)
+
+
+if __name__ == "__main__":
+    main()

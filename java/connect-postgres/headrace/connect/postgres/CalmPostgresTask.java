@@ -1,0 +1,46 @@
+package headrace.connect.postgres;
+
+import io.debezium.connector.postgresql.PostgresConnectorTask;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.connect.source.SourceRecord;
+
+/**
+ * Confirms what was written to the database, which then need not keep it: at most once a second, and without asking
+ * where the stored position is.
+ *
+ * <p>Debezium confirms with the first poll after each of Connect's commits, which with exactly-once support is every
+ * poll, and reads Connect's topic of positions to its end for that, in the thread that carries the rows; now and then
+ * it waits half a second there. But with exactly-once support Connect tells of a record only when the transaction with
+ * the record and its position is committed, so the position of such a record is stored: that one is confirmed. A record
+ * that was left out is told of too, without a place in the log. Its position is not stored, and not confirmed.
+ *
+ * <p>Where a task goes on is what Connect has stored, as before. What is put off is done by a later poll.
+ */
+public final class CalmPostgresTask extends PostgresConnectorTask {
+    private static final long BETWEEN_NS = 1_000_000_000L;
+
+    private SourceRecord stored;
+    private long confirmedAt = System.nanoTime() - BETWEEN_NS;
+
+    @Override
+    public void commitRecord(SourceRecord record, RecordMetadata place) throws InterruptedException {
+        super.commitRecord(record, place);
+        if (place != null && record.sourceOffset() != null) {
+            stored = record;
+        }
+    }
+
+    @Override
+    public void performCommit() {
+        long now = System.nanoTime();
+        if (now - confirmedAt < BETWEEN_NS) {
+            shouldPerformCommit.set(true);
+            return;
+        }
+        if (stored != null && coordinator != null) {
+            confirmedAt = now;
+            coordinator.commitOffset(stored.sourcePartition(), stored.sourceOffset());
+            stored = null;
+        }
+    }
+}

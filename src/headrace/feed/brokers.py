@@ -1,0 +1,60 @@
+"""What a cluster's brokers say of themselves: Headrace or Apache Kafka, and how many copies a new topic should have.
+
+A topic has as many copies as the cluster's ``default.replication.factor`` says if somebody has set it; otherwise three,
+or as many as there are brokers. A record is acknowledged when two of three have it (``min.insync.replicas``), unless
+somebody has set that: so one broker may be lost, and all goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, ResourceType
+
+__all__ = ["Brokers", "brokers_of", "placement"]
+
+COPIES = 3
+_REPLICATION, _IN_SYNC = "default.replication.factor", "min.insync.replicas"
+_PATIENCE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Brokers:
+    """``embedded``: a Headrace node. ``addresses``: of those that are up. ``replication``: of new topics, -1 as the
+    cluster does it by itself; ``settings``: what they need beside it."""
+
+    embedded: bool
+    addresses: tuple[str, ...]
+    replication: int = -1
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def brokers_of(admin: AdminClient) -> Brokers:
+    """Ask one of them; KafkaException if none answers. Where we may not see settings, all is left to the cluster."""
+    known = admin.list_topics(timeout=_PATIENCE_S).brokers
+    addresses = tuple(f"{one.host}:{one.port}" for one in known.values())
+    resource = ConfigResource(ResourceType.BROKER, str(next(iter(known), 0)))
+    try:
+        found = admin.describe_configs([resource], request_timeout=_PATIENCE_S)[resource].result(_PATIENCE_S + 5)
+    except KafkaException as error:
+        if error.args[0].retriable():
+            raise
+        return Brokers(False, addresses)
+    if any(str(name).startswith("headrace.") for name in found):
+        return Brokers(True, addresses)
+    chosen = {name: int(entry.value or 0) for name, entry in found.items() if _is_chosen(name, entry)}
+    return Brokers(False, addresses, *placement(len(known), chosen.get(_REPLICATION), chosen.get(_IN_SYNC)))
+
+
+def placement(brokers: int, replication: int | None, in_sync: int | None) -> tuple[int, dict[str, str]]:
+    """Replication and settings of a new topic, by what somebody has set for the cluster."""
+    copies = replication or min(COPIES, brokers)
+    settings = {_IN_SYNC: str(COPIES - 1)} if in_sync is None and copies >= COPIES else {}
+    return -1 if replication is not None else copies, settings
+
+
+def _is_chosen(name: str, entry: Any) -> bool:
+    return name in (_REPLICATION, _IN_SYNC) and int(entry.source) != ConfigSource.DEFAULT_CONFIG.value

@@ -1,0 +1,97 @@
+"""The whole at a glance: rates, lag, freshness, errors, disk."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from starlette.responses import Response
+
+from headrace import __version__
+from headrace.serving.asking import Asking
+from headrace.serving.endpoints import Said
+from headrace.serving.pacing import event
+
+__all__ = ["Overviewing"]
+
+LIVE_EVERY_S = 1.0
+WORST = 5
+
+
+class Overviewing:
+    """The handlers."""
+
+    def __init__(self, on: Asking) -> None:
+        self._on = on
+
+    async def overview(self, _: Said) -> Any:
+        """The whole at a glance."""
+        self._on.sampler.watched()
+        return await asyncio.to_thread(self._overview)
+
+    def _overview(self) -> dict[str, Any]:
+        look, hub = self._on.sampler.look, self._on.hub
+        queries = hub.queries
+        views = [state for _, state in sorted(hub.states.items())]
+        counted = [hub.count(view, state) or 0 for view, state in sorted(hub.states.items())]
+        topics = [one for one in look.topics.values() if not one["internal"]] if look else []
+        groups = list(look.groups.values()) if look else []
+        states = [str(one.get("state")) for one in queries]
+        behind = sorted((one for one in groups if one["lag"]), key=lambda one: -(one["lag"] or 0))
+        seconds = [one["lag_seconds"] for one in groups if one["lag_seconds"] is not None]
+        return {
+            "version": __version__,
+            "at": time.time(),
+            "topics": len(topics),
+            "partitions": sum(one["partitions"] for one in topics),
+            "records": sum(one["records"] for one in topics),
+            "bytes": sum(one["bytes"] or 0 for one in topics) if look and look.disk.sizes else None,
+            "disk": {"total": look.disk.total, "free": look.disk.free} if look else {"total": None, "free": None},
+            "brokers": look.brokers if look else 0,
+            "rate": self._on.sampler.rate[-1][1] if self._on.sampler.rate else 0.0,
+            "rates": [list(point) for point in self._on.sampler.rate],
+            "busiest": sorted(topics, key=lambda one: -one.get("rate", 0.0))[:WORST],
+            "groups": len(groups),
+            "lag": sum(one["lag"] or 0 for one in groups),
+            "lag_seconds": max(seconds, default=0.0),
+            "slowest": behind[:WORST],
+            "queries": {state: states.count(state) for state in sorted(set(states))},
+            "views": len(views),
+            "rows": sum(counted),
+            "views_behind": sum(state.behind or 0 for state in views),
+            "late": sum(int(one.get("late") or 0) for one in queries),
+            "dead": sum(int(one.get("dead") or 0) for one in queries),
+            "troubles": self._troubles(queries),
+        }
+
+    def _troubles(self, queries: list[dict[str, Any]]) -> list[dict[str, str]]:
+        found = []
+        if self._on.sampler.trouble:
+            found.append({"what": "cluster", "name": "the log", "text": self._on.sampler.trouble})
+        for one in queries:
+            if one.get("state") in ("failed", "gone", "waiting"):
+                name = f"{one.get('app')}.{one.get('name')}"
+                why = one.get("last_error") or f"it is {one.get('state')}"
+                found.append({"what": "query", "name": name, "text": str(why), "state": str(one.get("state"))})
+        for (app, name), state in sorted(self._on.hub.states.items()):
+            if state.trouble:
+                found.append({"what": "view", "name": f"{app}.{name}", "text": state.trouble})
+            elif state.bad:
+                found.append(
+                    {"what": "view", "name": f"{app}.{name}", "text": f"{state.bad} bad records; {state.last_bad}"}
+                )
+        look = self._on.sampler.look
+        damaged = [group["group"] for group in (look.groups.values() if look else ()) if group["state"] == "damaged"]
+        return found + [{"what": "group", "name": name, "text": "a record of it cannot be read"} for name in damaged]
+
+    async def live(self, _: Said) -> Response:
+        """The overview, about once a second."""
+
+        async def events() -> Any:
+            yield b"retry: 1000\n\n"
+            while not self._on.hub.stopping:
+                yield event("overview", str(int(time.time())), await self.overview({}))
+                await asyncio.sleep(LIVE_EVERY_S)
+
+        return self._on.stream(events())

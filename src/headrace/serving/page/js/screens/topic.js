@@ -1,0 +1,177 @@
+// One topic: partitions, records (live, by place, filtered), one record in full, writing a record, replaying from one.
+
+import { events, get, mayChange, post } from "../api.js";
+import { Chart } from "../charts.js";
+import { card, confirm, empty, facts, h, head, link, path, state, Table, toast } from "../dom.js";
+import { pretty, RecordList } from "../records.js";
+import { bytes, clock, compact, number, textOf } from "../words.js";
+
+export function open(root, [name]) {
+  const at = path("topics", name);
+  const list = new RecordList(`Records of ${name}`, (record) => detail.show(record));
+  const detail = new Detail(name);
+  const chart = new Chart("Records a second", { height: 120 });
+  const partitions = new Table("Partitions", [
+    { name: "partition", of: (row) => row.partition }, { name: "begins", kind: "number", of: (row) => number(row.start) },
+    { name: "ends", kind: "number", of: (row) => number(row.end) }, { name: "records", kind: "number", of: (row) => compact(row.records) },
+    { name: "size", kind: "number", of: (row) => bytes(row.bytes) }, { name: "leader", kind: "number", of: (row) => row.leader },
+  ], (row) => row.partition, { tall: true });
+  const settings = new Table("Settings", [
+    { name: "setting", of: (row) => row.name }, { name: "value", kind: "clip", of: (row) => row.value }, { name: "from", of: (row) => row.source },
+  ], (row) => row.name, { tall: true, empty: empty("All settings have their default") });
+  const groups = h("p", { class: "quiet" });
+  const reader = new Reader(at, list);
+  root.append(head(name, [["topics", "Topics"]], mayChange() && h("button", { type: "button", id: "produce", onclick: () => produce(name) }, "Write a record")),
+    h("section", { class: "card flat", "aria-label": "Records" }, reader.made, list.made), detail.made,
+    h("div", { class: "columns" }, card("Partitions", chart.made, groups, partitions.made), card("Settings", settings.made)));
+  reader.follow();
+
+  const refresh = async () => {
+    const told = await get(at);
+    partitions.update(told.partitions);
+    settings.update(told.settings.filter((one) => one.source !== "default"));
+    chart.lines([{ points: told.rates.map(([when, value]) => [when * 1000, value]) }]);
+    groups.replaceChildren(...(told.groups.length ? ["Read by ", ...told.groups.flatMap((group) => [link(path("groups", group), group), " "])] : ["No group has committed offsets here."]));
+  };
+  return { tick: refresh, close() { reader.close(); list.close(); } };
+}
+
+class Reader {
+  constructor(at, list) {
+    this.at = at;
+    this.list = list;
+    this.stream = null;
+    this.count = this.skipped = 0;
+    this.status = h("span", { id: "tail-status" }, state("waiting"));
+    this.told = h("span", { class: "quiet", id: "tail-count", role: "status" });
+    this.live = h("button", { type: "button", id: "live", "aria-pressed": "true", onclick: () => this.stream ? this.pause() : this.follow() }, "Live");
+    const field = (label, id, hint, kind = "") => h("label", { class: "stack" }, label, h("input", { id, type: "search", placeholder: hint, class: kind }));
+    this.form = h("form", { class: "bar", onsubmit: (event) => { event.preventDefault(); this.read(); } },
+      field("From", "from", "newest", "short"), field("Key", "key", "holds …"), field("Value", "value", "holds …"), field("Header", "header", "name or name=text"),
+      h("button", { class: "main", id: "read" }, "Read"), this.live);
+    this.form.querySelector("#from").title = "newest, beginning, an offset, -100, @2026-01-31T12:00, @-15m";
+    this.more = h("button", { type: "button", id: "more", hidden: true, onclick: () => this.read(this.next) }, "Go on");
+    this.made = h("div", { class: "row" }, this.form, h("span", { class: "grow" }), this.status, this.told, this.more);
+  }
+
+  asked() {
+    const asked = new URLSearchParams();
+    for (const name of ["key", "value", "header"]) {
+      const text = this.form.querySelector(`#${name}`).value;
+      if (text) asked.set(name, text);
+    }
+    return asked;
+  }
+
+  follow() {
+    this.pause();
+    this.count = this.skipped = 0;
+    this.live.setAttribute("aria-pressed", "true");
+    this.more.hidden = true;
+    const asked = this.asked();
+    this.first(asked);
+    this.stream = events(`${this.at}/tail?${asked}`, {
+      frame: (frame) => {
+        this.count += frame.count;
+        this.skipped += frame.skipped;
+        this.list.add(frame.rows);
+        this.told.textContent = `${compact(this.count)} came${this.skipped ? `, ${compact(this.skipped)} not shown` : ""}`;
+      },
+      trouble: (said) => this.status.replaceChildren(state(`waiting: ${said.error}`)),
+    }, (word) => this.status.replaceChildren(state(word === "live" ? "live" : "waiting for the node")));
+  }
+
+  // What is there already, below what comes.
+  async first(asked) {
+    try {
+      const told = await get(`${this.at}/records?limit=100&${asked}`);
+      this.list.show([...this.list.kept.slice(0, this.count ? 500 : 0), ...told.records.reverse()]);
+      if (!told.records.length && !this.count) this.told.textContent = "no records yet";
+    } catch (error) { toast(error.message, true); }
+  }
+
+  pause() {
+    this.stream?.close();
+    this.stream = null;
+    this.live.setAttribute("aria-pressed", "false");
+    this.status.replaceChildren(state("paused"));
+  }
+
+  async read(from) {
+    this.pause();
+    const asked = this.asked();
+    asked.set("from", from ?? (this.form.querySelector("#from").value.trim() || "newest"));
+    asked.set("limit", "200");
+    try {
+      const told = await get(`${this.at}/records?${asked}`);
+      this.next = told.next;
+      this.list.show(asked.get("from") === "newest" ? told.records.reverse() : told.records);
+      this.told.textContent = `${number(told.records.length)} found in ${compact(told.scanned)}${told.complete ? "" : ", there is more"}`;
+      this.more.hidden = told.complete || asked.get("from") === "newest";
+    } catch (error) { toast(error.message, true); }
+  }
+
+  close() { this.stream?.close(); }
+}
+
+class Detail {
+  constructor(topic) {
+    this.topic = topic;
+    this.body = h("div", { class: "detail" });
+    this.made = h("section", { class: "card", id: "record", "aria-label": "Record", hidden: true }, this.body);
+  }
+
+  async show(record) {
+    if (record.cut || record.size > 500) record = await this.whole(record);
+    const place = `${record.partition}:${record.offset}`;
+    const headers = record.headers.map((one) => [one.name, textOf(one, "value") ?? "null"]);
+    this.made.hidden = false;
+    this.body.replaceChildren(
+      h("div", { class: "row" }, h("h2", {}, `Record ${place}`), h("span", { class: "quiet" }, `${clock(record.timestamp_ms, true)} · ${bytes(record.size)}`),
+        mayChange() && h("button", { type: "button", id: "replay", onclick: () => this.replay(record) }, "Replay from here"),
+        h("button", { type: "button", class: "plain", "aria-label": "Close the record", onclick: () => { this.made.hidden = true; } }, "✕")),
+      facts([["key", textOf(record, "key") ?? "null"], ...headers]), pretty(textOf(record, "value")));
+  }
+
+  async whole(record) {
+    const asked = new URLSearchParams({ from: record.offset, partition: record.partition, limit: 1, whole: "true" });
+    const told = await get(`${path("topics", this.topic)}/records?${asked}`).catch(() => ({ records: [] }));
+    return told.records[0]?.offset === record.offset ? told.records[0] : record;
+  }
+
+  replay(record) {
+    const groups = h("input", { id: "replay-group", list: "known-groups", required: true, placeholder: "billing", autocomplete: "off" });
+    const known = h("datalist", { id: "known-groups" });
+    get("groups").then((all) => known.append(...all.filter((one) => one.type !== "share").map((one) => h("option", { value: one.group }))));
+    dialog("Replay from here", h("p", { class: "quiet" }, `The group goes back to offset ${record.offset} of partition ${record.partition}. Its consumers must be stopped.`),
+      h("label", { class: "stack" }, "Group", groups), known, async () => {
+        const told = await post(path("groups", groups.value), { to: String(record.offset), topic: this.topic, partition: record.partition });
+        const [moved] = told.offsets;
+        toast(`${told.group} goes on at ${moved.topic} ${moved.partition}:${moved.after}`);
+      });
+  }
+}
+
+export function produce(topic) {
+  const key = h("input", { id: "new-key", autocomplete: "off" });
+  const value = h("textarea", { id: "new-value", rows: 6, spellcheck: "false" });
+  const headers = h("input", { id: "new-headers", placeholder: "name=text, name=text", autocomplete: "off" });
+  dialog(`Write to ${topic}`, h("label", { class: "stack" }, "Key (empty: none)", key), h("label", { class: "stack" }, "Value", value),
+    h("label", { class: "stack" }, "Headers", headers), async () => {
+      const pairs = headers.value.split(",").map((one) => one.trim()).filter(Boolean).map((one) => one.split(/=(.*)/s).slice(0, 2));
+      const told = await post(`${path("topics", topic)}/records`, { key: key.value || null, value: value.value, headers: Object.fromEntries(pairs.map(([name, text]) => [name, text ?? ""])) });
+      toast(`Written to ${told.topic} ${told.partition}:${told.offset}`);
+    });
+}
+
+function dialog(title, ...rest) {
+  const done = rest.pop();
+  const wrong = h("p", { class: "bad-text", role: "alert" });
+  const made = h("dialog", { "aria-label": title }, h("form", { onsubmit: async (event) => {
+    event.preventDefault();
+    try { await done(); made.close(); } catch (error) { wrong.textContent = error.message; }
+  } }, h("h2", {}, title), ...rest, wrong, h("div", { class: "row end" }, h("button", { type: "button", onclick: () => made.close() }, "Cancel"), h("button", { class: "main", id: "dialog-do" }, "Do it"))));
+  made.addEventListener("close", () => made.remove());
+  document.body.append(made);
+  made.showModal();
+}

@@ -1,0 +1,83 @@
+"""Where the log is, how it is reached, and what only the embedded one can do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headrace.cli.failures import CommandFailed
+from headrace.cli.pairs import CLIENT_VARIABLE, as_lines, client_settings
+from tests.cli.command import Cli, on_both
+from tests.servers import ApacheKafka, Headrace, Server, free_port
+
+NewName = Callable[[str], str]
+
+
+def test_settings_come_from_the_environment_then_files_then_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "some").write_text("# of the cluster\n\nsasl.username = me\nsasl.password=a=b c\n")
+    monkeypatch.setenv(CLIENT_VARIABLE, "security.protocol=ssl\nsasl.username=nobody\n")
+    assert client_settings([f"@{tmp_path / 'some'}", "security.protocol=sasl_ssl"]) == {
+        "security.protocol": "sasl_ssl",
+        "sasl.username": "me",
+        "sasl.password": "a=b c",
+    }
+
+
+def test_settings_survive_the_way_to_a_process_that_we_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"ssl.ca.pem": "-----BEGIN\nabc\n-----END\n".strip(), "sasl.password": "p=w\\n#!"}
+    monkeypatch.setenv(CLIENT_VARIABLE, as_lines(settings))
+    assert client_settings(None) == settings
+
+
+def test_a_line_that_is_no_setting_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CLIENT_VARIABLE, "a=1\nhunter2")
+    with pytest.raises(CommandFailed, match="line 2 of HEADRACE_CLIENT is not NAME=VALUE") as failed:
+        client_settings(None)
+    assert "hunter2" not in str(failed.value)
+    monkeypatch.delenv(CLIENT_VARIABLE)
+    with pytest.raises(CommandFailed, match="cannot be read"):
+        client_settings([f"@{tmp_path / 'nothing'}"])
+
+
+@pytest.mark.system
+@on_both
+def test_the_log_is_found_by_all_its_names(server: Server, new_name: NewName) -> None:
+    topic, alone = new_name("named"), Cli()
+    alone("topic", "create", topic, "--log", f"kafka://{server.bootstrap}")
+    both = f"kafka://127.0.0.1:{free_port()},{server.bootstrap}/"
+    for names in (("--log", both), ("--server", server.bootstrap), ("-s", server.bootstrap)):
+        assert topic in alone("topic", "list", *names).out
+    for variable in ("HEADRACE_LOG", "HEADRACE_SERVER"):
+        assert topic in Cli(env={variable: f"kafka://{server.bootstrap}"})("topic", "list").out
+    assert "is not HOST:PORT" in alone.fails("topic", "list", "--log", "redis://127.0.0.1:1")
+
+
+@pytest.mark.system
+def test_what_only_the_embedded_log_can_do_is_refused_on_apache_kafka(kafka: ApacheKafka, new_name: NewName) -> None:
+    cli, topic = Cli(kafka.bootstrap), new_name("own")
+    told = cli.fails("topic", "create", topic, "--set", "headrace.overflow=drop", "--set", "retention.ms=1000")
+    assert "headrace.overflow: only Headrace's own log can do this" in told
+    assert "retention.ms" in told
+    assert topic not in cli("topic", "list").out
+    cli("topic", "create", topic)
+    assert "tiered storage" in cli.fails("topic", "alter", topic, "--set", "headrace.archive.path=/archive")
+    for setting, hint in (
+        ("headrace.key.ordered=true", "consumer group"),
+        ("headrace.dead.letter.topic=dlq", "share.delivery.count.limit"),
+        ("headrace.backoff.ms=500", "handed out again at once"),
+    ):
+        assert hint in cli.fails("queue", "alter", new_name("queue"), "--set", setting)
+
+
+@pytest.mark.system
+def test_a_node_of_a_log_elsewhere_says_what_makes_no_sense(headrace: Headrace, tmp_path: Path) -> None:
+    up = ("up", "--data", str(tmp_path / "data"), "--log", f"kafka://{headrace.bootstrap}")
+    told = Cli().fails(*up, "--listen", "127.0.0.1:0", "--set", "num.partitions=4")
+    assert "--listen and --set: with --log there is no broker here" in told
+    assert "there is nothing to do" in Cli().fails(*up, "--http", "none")
+    assert "no Kafka server answers" in Cli().fails(*up[:3], "--log", f"kafka://127.0.0.1:{free_port()}")
+    assert not (tmp_path / "data").exists()

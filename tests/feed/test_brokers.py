@@ -1,0 +1,28 @@
+"""How many copies new topics get."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.feed.brokers import placement
+
+TWO = {"min.insync.replicas": "2"}
+
+
+@pytest.mark.parametrize(
+    ("brokers", "replication", "in_sync", "wanted"),
+    [
+        (1, None, None, (1, {})),
+        (2, None, None, (2, {})),  # of two copies one may be lost only if one is enough
+        (3, None, None, (3, TWO)),
+        (9, None, None, (3, TWO)),
+        (9, 2, None, (-1, {})),  # somebody has chosen
+        (9, 3, None, (-1, TWO)),
+        (9, None, 1, (3, {})),
+        (9, 3, 3, (-1, {})),
+    ],
+)
+def test_three_copies_unless_somebody_has_chosen(
+    brokers: int, replication: int | None, in_sync: int | None, wanted: tuple[int, dict[str, str]]
+) -> None:
+    assert placement(brokers, replication, in_sync) == wanted

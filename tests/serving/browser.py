@@ -1,0 +1,111 @@
+"""A real Chromium for tests and benchmarks of the page, without a screen and without the network."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+
+from tests.serving.live import eventually
+
+ROOT = Path(__file__).resolve().parents[2]
+ARTEFACTS = ROOT / ".tools" / "artefacts"
+AXE = ROOT / ".tools" / "axe" / "axe.min.js"
+MISSING = not (shutil.which("chromium") and shutil.which("chromedriver")) and not os.environ.get("CI")
+needs_chromium = pytest.mark.skipif(
+    MISSING, reason="chromium is not installed: apt-get install chromium chromium-driver"
+)
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+)
+
+
+@contextmanager
+def chromium(width: int, height: int) -> Iterator[webdriver.Chrome]:
+    """A browser with a page of this size."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        options = Options()
+        for flag in (*FLAGS, f"--user-data-dir={folder}", f"--window-size={width},{height}"):
+            options.add_argument(flag)
+        options.binary_location = str(shutil.which("chromium"))
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        driver = webdriver.Chrome(options, Service(str(shutil.which("chromedriver"))))
+        try:
+            resize(driver, width, height)
+            yield driver
+        finally:
+            driver.quit()
+
+
+def resize(browser: webdriver.Chrome, width: int, height: int) -> None:
+    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+
+def scheme(browser: webdriver.Chrome, name: str) -> None:
+    """Light or dark, as the system would say."""
+    media = {"features": [{"name": "prefers-color-scheme", "value": name}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+
+
+def wait_ready(browser: webdriver.Chrome, screen: str) -> None:
+    """Until the screen was brought up to date for the first time."""
+    eventually(lambda: browser.execute_script("return document.body.dataset.ready"), lambda now: now == f"#/{screen}")
+
+
+def go(browser: webdriver.Chrome, screen: str) -> None:
+    """Open a screen."""
+    browser.execute_script("delete document.body.dataset.ready; location.hash = arguments[0]", "#/none")
+    browser.execute_script("delete document.body.dataset.ready; location.hash = arguments[0]", f"#/{screen}")
+    wait_ready(browser, screen)
+
+
+def text(browser: webdriver.Chrome, css: str) -> str:
+    """The text of what is found there, read at once: the page redraws it meanwhile."""
+    return str(browser.execute_script("return document.querySelector(arguments[0])?.innerText ?? ''", css))
+
+
+def rows(browser: webdriver.Chrome, label: str) -> list[list[str]]:
+    """The cells of a table, found by its label."""
+    script = """
+        const table = document.querySelector(`table[aria-label="${arguments[0]}"]`);
+        return table ? [...table.tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.innerText)) : []
+    """
+    found: list[list[str]] = browser.execute_script(script, label)
+    return found
+
+
+def keep_shot(browser: webdriver.Chrome, name: str) -> None:
+    """A screenshot among the artefacts."""
+    ARTEFACTS.mkdir(parents=True, exist_ok=True)
+    browser.save_screenshot(str(ARTEFACTS / f"{name}.png"))
+
+
+def violations(browser: webdriver.Chrome) -> list[Any]:
+    """What axe-core finds wrong with the page as it is."""
+    if not browser.execute_script("return Boolean(window.axe)"):
+        browser.execute_script(AXE.read_text())
+    script = """
+        const done = arguments[0];
+        axe.run(document, { resultTypes: ["violations"] }).then((told) => done(told.violations.map((one) =>
+            [one.id, one.help, one.nodes.slice(0, 3).map((at) => `${at.html.slice(0, 160)} ${at.any[0]?.message}`)])));
+    """
+    found: list[Any] = browser.execute_async_script(script)
+    return found

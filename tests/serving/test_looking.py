@@ -1,0 +1,152 @@
+"""What the page is told, without a server: records by place and filter, frames of what comes, the graph."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from headrace.errors import InvalidQuery, UnknownTopic
+from headrace.operations.cluster import PartitionOffsets
+from headrace.operations.filters import Wanted
+from headrace.operations.positions import Position, Relative
+from headrace.serving import pacing
+from headrace.serving.feeds import Feeds
+from headrace.serving.graph import graph
+from headrace.serving.pacing import Follower
+from headrace.serving.reading import from_place, newest
+from tests.views.memory_feed import MemoryFeed
+
+EVERYTHING = Wanted()
+
+
+@pytest.fixture
+def feed() -> MemoryFeed:
+    made = MemoryFeed(rows_at_once=7)
+    made.create("orders", 2)
+    for at in range(40):
+        made.append("orders", f"k{at}".encode(), json.dumps({"n": at}).encode(), partition=at % 2)
+    return made
+
+
+def places(found: Any) -> list[tuple[int, int]]:
+    return sorted((row["partition"], row["offset"]) for row in found.records)
+
+
+def test_reading_on_from_where_it_ended_gives_every_record_once(feed: MemoryFeed) -> None:
+    seen: list[tuple[int, int]] = []
+    place: Any = Position(Relative.BEGINNING)
+    for _ in range(20):
+        found = from_place(feed, "orders", place, 6, EVERYTHING)
+        seen += places(found)
+        place = found.next
+        if found.complete:
+            break
+    assert sorted(seen) == [(part, at) for part in (0, 1) for at in range(20)]
+
+
+def test_the_newest_are_the_newest_of_every_partition(feed: MemoryFeed) -> None:
+    found = newest(feed, "orders", 4, EVERYTHING, partition=1)
+    assert places(found) == [(1, 16), (1, 17), (1, 18), (1, 19)]
+    assert len(newest(feed, "orders", 100, EVERYTHING).records) == 40
+    assert newest(feed, "orders", 0, EVERYTHING).records == []
+
+
+@pytest.mark.parametrize(
+    ("place", "first"),
+    [
+        (Position(Relative.OFFSET, 18), 18),
+        (Position(Relative.LAST, 3), 17),
+        (Position(Relative.END), None),
+        ({0: 19}, 19),
+    ],
+)
+def test_a_place_is_found_in_a_partition(feed: MemoryFeed, place: Any, first: int | None) -> None:
+    found = from_place(feed, "orders", place, 50, EVERYTHING, partition=0)
+    assert [row["offset"] for row in found.records][:1] == ([] if first is None else [first])
+
+
+def test_places_that_are_not_there_are_refused(feed: MemoryFeed) -> None:
+    with pytest.raises(InvalidQuery):
+        from_place(feed, "orders", Position(Relative.OFFSET, 99), 1, EVERYTHING)
+    with pytest.raises(UnknownTopic):
+        newest(feed, "orders", 1, EVERYTHING, partition=7)
+
+
+def test_long_values_are_cut_and_said_to_be() -> None:
+    feed = MemoryFeed(rows_at_once=10)
+    feed.create("long", 1)
+    feed.append("long", b"k", ("ü" * 5000).encode())
+    [row] = newest(feed, "long", 1, EVERYTHING).records
+    assert (row["cut"], row["size"]) == (True, 10001)
+    assert set(row["value"]) == {"ü"}
+    [whole] = newest(feed, "long", 1, EVERYTHING, characters=1 << 20).records
+    assert len(whole["value"]) == 5000
+
+
+@pytest.mark.parametrize(
+    ("wanted", "count"), [(Wanted(key="K1"), 11), (Wanted(value='"n": 3}'), 1), (Wanted(key="k1", value="19"), 1)]
+)
+def test_filters_look_for_text_in_keys_and_values(feed: MemoryFeed, wanted: Wanted, count: int) -> None:
+    assert len(newest(feed, "orders", 100, wanted).records) == count
+    assert len(from_place(feed, "orders", Position(Relative.BEGINNING), 100, wanted).records) == count
+
+
+def test_a_frame_is_bounded_and_counts_what_it_leaves_out(feed: MemoryFeed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pacing, "ROWS_A_FRAME", 5)
+    follower = Follower(Feeds(lambda: feed), "orders", {0: 0, 1: 0})
+    frame = follower.take(follower.ends())
+    assert frame is not None
+    assert (len(frame["rows"]), frame["count"], frame["skipped"]) == (5, 40, 35)
+    assert follower.take(follower.ends()) is None
+    assert follower.offsets == {0: 20, 1: 20}
+
+
+def test_who_was_away_too_long_goes_on_near_the_end(feed: MemoryFeed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pacing, "READ_AT_MOST", 3)
+    follower = Follower(Feeds(lambda: feed), "orders", {0: 0, 1: 18})
+    frame = follower.take(follower.ends())
+    assert frame is not None
+    shown = sorted((row["partition"], row["offset"]) for row in frame["rows"])
+    assert shown == [(0, 17), (0, 18), (0, 19), (1, 18), (1, 19)]
+    assert (frame["count"], frame["skipped"]) == (22, 17)
+
+
+def test_a_filtered_frame_counts_only_what_was_wanted(feed: MemoryFeed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pacing, "ROWS_A_FRAME", 2)
+    follower = Follower(Feeds(lambda: feed), "orders", {0: 0, 1: 0}, Wanted(key="k1"))
+    frame = follower.take(follower.ends())
+    assert frame is not None
+    assert (len(frame["rows"]), frame["count"], frame["skipped"]) == (2, 40, 9)
+
+
+def query(name: str, kind: str, reads: list[str], topic: str) -> dict[str, Any]:
+    positions = {"orders": {"0": 4}}
+    about = {"app": "shop", "name": name, "kind": kind, "state": "running", "reads": reads, "topic": topic}
+    return {**about, "progress": {"positions": positions, "rate": 2.0}}
+
+
+def test_the_graph_goes_from_streams_over_queries_to_views_and_on() -> None:
+    queries = [
+        query("clean", "derive", ["orders"], "clean"),
+        query("revenue", "view", ["clean"], "shop.revenue"),
+        query("fraud", "alert", ["shop.revenue"], "shop.fraud"),
+        {"app": "old", "name": "entry", "state": "stopped"},
+    ]
+    views = [{"app": "shop", "name": "revenue", "topic": "shop.revenue", "rows": 3, "state": "live"}]
+    told = graph(queries, views, {"orders": {"records": 9}}, {("orders", 0): PartitionOffsets(0, 9)})
+    edges = {(edge["from"], edge["to"]) for edge in told["edges"]}
+    assert edges == {
+        ("topic/orders", "query/shop/clean"),
+        ("query/shop/clean", "topic/clean"),
+        ("topic/clean", "query/shop/revenue"),
+        ("query/shop/revenue", "view/shop/revenue"),
+        ("view/shop/revenue", "query/shop/fraud"),
+        ("query/shop/fraud", "alert/shop/fraud"),
+    }
+    nodes = {node["id"]: node for node in told["nodes"]}
+    assert nodes["query/shop/clean"]["lag"] == 5
+    assert nodes["topic/clean"]["kind"] == "derived"
+    assert nodes["query/old/entry"]["lag"] is None
+    assert set(nodes) == {name for edge in edges for name in edge} | {"query/old/entry"}

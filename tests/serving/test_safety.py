@@ -1,0 +1,236 @@
+"""Who may look, who may change, and what nobody gets: tokens, roles, sessions, other sites, paths, bodies."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.datastructures import Headers
+from starlette.testclient import TestClient
+
+from headrace.node import Tokens, WebAddress, WebAddressFailed, ensure_guarded
+from headrace.serving.access import COOKIE, SESSION_S, Access, Role
+from headrace.serving.api import build_api
+from headrace.serving.bodies import MAX_BODY_BYTES
+from headrace.serving.hub import Hub
+from headrace.serving.source import Source
+from headrace.views.places import stores_at
+from tests.cli.command import HEADRACE
+from tests.serving.conftest import Site
+from tests.views.memory_feed import MemoryFeed
+
+TOKEN, READ_TOKEN = "a-secret-to-change", "a-secret-to-look"
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+OPEN = {"/ping", "/ready", "/version", "/session", "/openapi.json", "/", "/page/page.css"}
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """A node that others can reach, with both tokens."""
+    feed = MemoryFeed(rows_at_once=1000)
+    hub = Hub(stores_at(None, tmp_path_factory.mktemp("guarded") / "views"), lambda: feed)
+    api = build_api(hub, "0.0.0.0", Source(lambda: feed), Access(TOKEN, READ_TOKEN))
+    with TestClient(api, "http://node.example:8080") as client:
+        yield client
+
+
+def endpoints(client: TestClient) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in client.get("/openapi.json").json()["paths"].items():
+        for method, told in methods.items():
+            yield method.upper(), path.replace("{", "").replace("}", ""), told
+
+
+def test_without_a_token_nothing_is_told(guarded: TestClient) -> None:
+    seen = 0
+    for method, path, told in endpoints(guarded):
+        answer = guarded.request(method, path, headers={"Authorization": "Bearer wrong"})
+        if told["x-role"] == "anybody":
+            continue
+        assert answer.status_code == 401, (method, path)
+        assert answer.headers["www-authenticate"] == "Bearer"
+        seen += 1
+    assert seen > 20
+    for path in OPEN:
+        assert guarded.get(path).status_code in (200, 503), path
+
+
+def test_who_may_look_may_not_change(guarded: TestClient) -> None:
+    seen = 0
+    for method, path, told in endpoints(guarded):
+        if "text/event-stream" in told["responses"]["200"]["content"]:
+            continue
+        answer = guarded.request(method, path, headers={"Authorization": f"Bearer {READ_TOKEN}"}, content=b"{}")
+        if told["x-role"] == "change":
+            assert answer.status_code == 403, (method, path)
+            assert "may look, not change" in answer.json()["error"]
+            seen += 1
+        else:
+            assert answer.status_code not in (403, 500), (method, path)
+    assert seen == 4
+
+
+def test_a_session_is_opened_with_a_token_and_ended(guarded: TestClient) -> None:
+    assert guarded.get("/session").json() == {"role": None, "needed": True}
+    wrong = guarded.post("/session", json={"token": "guess"})
+    assert wrong.status_code == 401
+    assert "set-cookie" not in wrong.headers
+    answer = guarded.post("/session", json={"token": READ_TOKEN})
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert READ_TOKEN not in cookie
+    assert guarded.get("/session").json()["role"] == "look"
+    assert guarded.get("/views").status_code == 200
+    guarded.delete("/session")
+    assert guarded.get("/views").status_code == 401
+
+
+def test_a_session_that_was_made_up_or_is_over_gives_nothing() -> None:
+    access = Access(TOKEN, READ_TOKEN)
+    good = access.session(Role.LOOK)
+    role, until, signature = good.split(".")
+
+    def of(cookie: str) -> Role | None:
+        return access.role_of(_cookie(cookie))
+
+    assert of(good) is Role.LOOK
+    for bad in (
+        f"change.{until}.{signature}",
+        f"{role}.{int(until) + 1}.{signature}",
+        f"{role}.{until}.",
+        "",
+        "look",
+        "x.1.y",
+    ):
+        assert of(bad) is None
+    assert of(access.session(Role.LOOK, now=-2 * SESSION_S)) is None
+    assert Access("another", "token").role_of(_cookie(good)) is None
+    assert Access(TOKEN).role_of(_cookie(good)) is None
+
+
+def _cookie(value: str) -> Headers:
+    return Headers({"Cookie": f"{COOKIE}={value}"})
+
+
+def test_guessing_is_slow_and_then_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.serving.login.FAILED_PAUSE_S", 0.0)
+    feed = MemoryFeed(rows_at_once=1000)
+    hub = Hub(stores_at(None, tmp_path / "views"), lambda: feed)
+    with TestClient(build_api(hub, "0.0.0.0", Source(lambda: feed), Access(TOKEN)), "http://node.example") as client:
+        statuses = [client.post("/session", json={"token": f"guess {at}"}).status_code for at in range(25)]
+        assert (statuses[0], statuses[-1]) == (401, 429)
+        assert client.post("/session", json={"token": TOKEN}).status_code == 429
+
+
+def test_secrets_are_in_no_text_of_what_holds_them() -> None:
+    for one in (
+        Access(TOKEN, READ_TOKEN),
+        Tokens(TOKEN, READ_TOKEN),
+        Source(lambda: None, "x:1", {"sasl.password": TOKEN}),
+    ):
+        assert TOKEN not in repr(one)
+        assert READ_TOKEN not in repr(one)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "node.example"])
+def test_an_address_that_others_reach_takes_a_token(host: str) -> None:
+    with pytest.raises(WebAddressFailed) as failed:
+        ensure_guarded(WebAddress(host, 8080), Tokens())
+    assert "HEADRACE_TOKEN" in str(failed.value)
+    ensure_guarded(WebAddress(host, 8080), Tokens("secret"))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.8.8.8"])
+def test_a_loopback_address_takes_none(host: str) -> None:
+    ensure_guarded(WebAddress(host, 8080), Tokens())
+
+
+def test_up_refuses_an_open_address_without_a_token(tmp_path: Path) -> None:
+    command = [HEADRACE, "up", "--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0", "--http", "0.0.0.0:0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "no token is set" in done.stderr
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("method", ["POST", "DELETE"])
+@pytest.mark.parametrize(
+    "headers", [{"Origin": "http://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}]
+)
+def test_other_sites_change_nothing_even_with_a_session(
+    guarded: TestClient, method: str, headers: dict[str, str]
+) -> None:
+    for path in ("/session", "/topics/orders/records", "/groups/billing", "/dead-letters/x/redrive"):
+        assert guarded.request(method, path, headers={**BEARER, **headers}, json={}).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/page/../api.py",
+        "/page/..%2fapi.py",
+        "/page/%2e%2e/api.py",
+        "/page/js/../../process.py",
+        "/page//etc/passwd",
+        "/page/js/",
+        "/../../../../etc/passwd",
+        "/..%2f..%2fetc%2fpasswd",
+        "/topics/..%2f..%2fetc%2fpasswd",
+        "/topics/..%00",
+        "/aside/..%2f..%2fcatalog.dead",
+        "/views/..%2fshop",
+        "/dead-letters/%2e%2e",
+    ],
+)
+def test_no_path_leads_out(shop: Site, path: str) -> None:
+    answer = shop.client.get(path)
+    assert answer.status_code in (400, 404, 503), answer.text
+    assert "root:" not in answer.text
+    assert "import" not in answer.text
+
+
+@pytest.mark.parametrize(
+    "where", ["region=' OR '1'='1", "region=x'; DROP TABLE sales;--", 'region"=1', "(SELECT 1)=1", "1=1"]
+)
+def test_sql_in_conditions_is_a_value_or_refused(shop: Site, where: str) -> None:
+    answer = shop.client.get("/views/sales", params={"where": where})
+    assert answer.status_code in (200, 400)
+    assert answer.status_code == 400 or answer.json()["rows"] == []
+    assert len(shop.get("/views/sales")["rows"]) == 3
+
+
+def test_bodies_are_bounded_json_and_of_known_fields(shop: Site) -> None:
+    path = "/topics/orders/records"
+    assert shop.client.post(path, content=b"x" * (MAX_BODY_BYTES + 1)).status_code == 413
+    for body in (
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'{"nope": 1}',
+        b'{"key": 1}',
+        b'{"partition": -1}',
+        b'{"headers": {"a": 1}}',
+    ):
+        answer = shop.client.post(path, content=body)
+        assert answer.status_code == 400, body
+        assert answer.json()["error"]
+    assert shop.client.post(path, content=b'{"value": "\\ud800"}').status_code == 400
+
+
+@pytest.mark.parametrize(
+    "query", ["limit=x", "limit=-1", "limit=1001", "limit=1&limit=2", "nope=1", "partition=1e9", "whole=1"]
+)
+def test_parameters_are_checked(shop: Site, query: str) -> None:
+    assert shop.client.get(f"/topics/orders/records?{query}").status_code == 400
+
+
+def test_every_answer_forbids_what_a_page_does_not_need(guarded: TestClient) -> None:
+    for path in ("/", "/views", "/nowhere", "/openapi.json"):
+        headers = guarded.get(path).headers
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-store"

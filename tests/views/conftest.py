@@ -1,0 +1,35 @@
+"""One PostgreSQL server for all tests of stores, with a database ``views``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.capture.databases import Postgres, postgres_bin
+from tests.views.schemas import emptied, opened_at
+from tests.views.store_laws import Opened
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    if postgres_bin() is None:
+        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    server = Postgres(wal_level="minimal", settings={"max_wal_senders": "0"})
+    server.create("views")
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def dsn(postgres: Postgres) -> str:
+    """The address of a database without schemas."""
+    return emptied(postgres)
+
+
+@pytest.fixture
+def opened(dsn: str) -> Iterator[Opened]:
+    """The store of an app, open."""
+    made = opened_at(dsn)
+    yield made
+    made.close()
