@@ -8,6 +8,7 @@ recomputation from the log gives, in its topic and in its store, and a derived s
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -202,13 +203,14 @@ def _kill_one(parent: int, sign: bytes, chance: random.Random) -> bool:
 
 
 def descendants(pid: int) -> Iterator[tuple[int, bytes]]:
-    try:
-        children = Path(f"/proc/{pid}/task").glob("*/children")
-        for child in {int(one) for file in children for one in file.read_text().split()}:
+    children = set[int]()
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread, or the process, that has just ended
+        for file in Path(f"/proc/{pid}/task").glob("*/children"):
+            children.update(int(one) for one in file.read_text().split())
+    for child in children:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             yield child, Path(f"/proc/{child}/cmdline").read_bytes()
             yield from descendants(child)
-    except (FileNotFoundError, ProcessLookupError):
-        return
 
 
 def records(server: Server, topic: str) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import admin
 
-from tests.pipelines.kill_rounds import PARTITIONS, Driver, Orders, Wrong, settle
+from tests.pipelines.kill_rounds import PARTITIONS, Driver, Orders, Wrong, descendants, settle
 from tests.servers import Headrace
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
@@ -34,10 +34,10 @@ class Day:
     orders: int = 0
 
     @contextlib.contextmanager
-    def ends_well(self) -> Iterator[None]:
+    def ends_well(self) -> Iterator[Orders]:
         """Orders keep coming in while the block runs; then all of them come out."""
         source = Orders(self.server.bootstrap, seed=self.orders, first=self.orders)
-        yield
+        yield source
         source.stop()
         self.orders = source.number
         try:
@@ -45,6 +45,16 @@ class Day:
         except Wrong as wrong:
             raise AssertionError(f"{wrong}\n{self.driver.output[-4000:]}") from wrong
         assert "has failed" not in self.driver.output, self.driver.output
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Spark does nothing while the block runs."""
+        (spark,) = [
+            pid for pid, line in descendants(self.driver.process.popen.pid) if b"org.apache.spark.deploy" in line
+        ]
+        os.kill(spark, signal.SIGSTOP)
+        yield
+        os.kill(spark, signal.SIGCONT)
 
     def waits(self, times: int) -> None:
         """Let queries notice that something is wrong."""
@@ -115,7 +125,10 @@ def test_a_broker_that_is_gone_is_waited_for(day: Day) -> None:
 
 @pytest.mark.parametrize("which", ["checkpoints", "log"])
 def test_a_full_disk_is_waited_for(day: Day, which: str) -> None:
-    with day.ends_well():
+    with day.ends_well() as source, contextlib.ExitStack() as disk:
         noticed = day.driver.output.count(" waits for ")
-        with full(day.disks.get(which)):
-            day.waits(noticed + 1)
+        with day.held():  # there is work to do once the disk is full
+            while len(source.acknowledged) < 100:
+                assert not day.driver.process.dead(0.1), day.driver.output[-4000:]
+            disk.enter_context(full(day.disks.get(which)))
+        day.waits(noticed + 1)

@@ -70,12 +70,12 @@ def test_an_app_runs_on_apache_kafka_and_counts_once_over_a_kill(tmp_path: Path)
             assert len(aside(kafka, "orders.late", query)) == 1, f"seed {seed}"
         assert [record["value"] for record in records(kafka, "orders.late")] == [late, late]
 
-        found = Cli(kafka.bootstrap).run("query", "list", "-o", "json").json
-        assert {one["name"]: (one["state"], one["late"]) for one in found} == {
-            "revenue": ("running", 1),
-            "large": ("running", 1),
-            "sizes": ("running", 0),
-        }
+        cli = Cli(kafka.bootstrap)
+        wanted = {"revenue": ("running", 1), "large": ("running", 1), "sizes": ("running", 0)}
+        eventually(  # a batch is reported a moment after it is written
+            lambda: {one["name"]: (one["state"], one["late"]) for one in cli.run("query", "list", "-o", "json").json},
+            lambda found: found == wanted,
+        )
         assert driver.stop() == 0
     finally:
         driver.process.end(signal.SIGKILL, 10.0)
