@@ -15,7 +15,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 HEAD := printf '\n\033[1m%s\033[0m\n'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup kafka capture capture-jars test check unit system lint format types layers native faults fuzz bench-broker bench-pipelines bench-state bench-nexmark bench-capture bench-views bench-page demo docs clean
+.PHONY: help setup kafka capture capture-jars test check unit system cluster lint format types layers native faults fuzz bench-broker bench-pipelines bench-state bench-nexmark bench-capture bench-views bench-page demo docs clean
 
 help: ## Show this list
 	@echo "Headrace: a log that speaks the Kafka protocol, pipelines on Spark, live views. Start with 'make demo' or 'make test'."
@@ -23,7 +23,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "  Options: ROUNDS=1000 SEED=7 ROWS=1000000 (faults), BENCH='--only produce --quick' (bench-broker), DEMO_SECONDS=20 (demo),"
-	@echo "  PYTHON=python3.13 (setup), T='tests/log -k compaction' (unit, system: what to run instead of all),"
+	@echo "  PYTHON=python3.13 (setup), T='tests/log -k compaction' (unit, system, cluster: what to run instead of all),"
 	@echo "  LANES=2 (system: how many processes of tests at once, where memory is short)."
 
 setup: .venv/kernel.stamp ## Make .venv, install what Headrace needs, build the native kernel
@@ -89,6 +89,10 @@ unit: setup ## Fast tests: no server, under a minute
 system: setup kafka capture .venv/classes.stamp ## Tests with real processes: clients, contract with Apache Kafka, faults, apps on Spark, captured databases
 	@$(HEAD) "System tests"
 	@$(BIN)/pytest -m system --durations=15 $(if $(T),$(T),-n $(LANES) --dist loadscope --no-loadscope-reorder)
+
+cluster: setup kafka .venv/classes.stamp ## Every test of apps on three Kafka brokers, Spark executors of their own and PostgreSQL (an hour)
+	@$(HEAD) "Tests of apps, on a cluster"
+	@$(BIN)/python -m pytest -p tests.cluster.stage --durations=10 --timeout 1200 $(if $(T),$(T),$$(grep -rl AppUnderTest tests --include='test_*.py'))
 
 format: setup ## Format the code and fix what ruff can fix
 	@$(BIN)/ruff check --fix .

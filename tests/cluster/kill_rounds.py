@@ -2,7 +2,8 @@
 brokers, one of two executors (Spark runs as a small cluster), the driver (and the node that serves views beside it),
 PostgreSQL. A second node shares the views. In the end
 every view must be what a recomputation from the log gives, in its topic and in the database, read from both nodes;
-every acknowledged order must be in the log once.
+every acknowledged order must be in the log once. A driver that is started again has nothing of the one before but the
+address of the checkpoints.
 
 ``python -m tests.cluster.kill_rounds --rounds 10 --seed 7`` (``make faults``). A round is a kill of each.
 """
@@ -10,17 +11,23 @@ every acknowledged order must be in the log once.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import signal
 import tempfile
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
+
+import confluent_kafka as ck
 
 from headrace.feed.cluster import Cluster
 from headrace.feed.topics import ensure_topic
 from tests.capture.databases import Postgres
+from tests.cli.command import Cli
+from tests.pipelines.conftest import order
 from tests.pipelines.kill_rounds import (
     CLUSTER,
     PARTITIONS,
@@ -28,13 +35,17 @@ from tests.pipelines.kill_rounds import (
     Driver,
     Orders,
     Wrong,
+    aside,
     differences,
     records,
     stored,
 )
 from tests.servers import ROOT, KafkaCluster, ViewsNode
+from tests.serving.live import eventually
 
 VICTIMS = ("broker", "executor", "driver", "postgres")
+READERS = ("revenue", "large", "best")
+QUERIES = (*READERS, "sizes")
 
 
 def campaign(folder: Path, cluster: KafkaCluster, postgres: Postgres, views: str, seed: int, rounds: int = 1) -> None:
@@ -42,7 +53,8 @@ def campaign(folder: Path, cluster: KafkaCluster, postgres: Postgres, views: str
     print(f"seed {seed}, {rounds} rounds", flush=True)
     chance, env = random.Random(seed), {"HEADRACE_VIEWS": views}
     ensure_topic(Cluster(cluster.bootstrap, {}), "orders", PARTITIONS, {})
-    driver, source = Driver(folder, cluster, env=env, spark=CLUSTER), Orders(cluster.bootstrap, seed)
+    checkpoints = ["--checkpoints", (folder / "shared").as_uri()]
+    driver, source = Driver(folder, cluster, checkpoints, env, CLUSTER), Orders(cluster.bootstrap, seed)
     node = None
     try:
         driver.wait_until_running()
@@ -55,6 +67,11 @@ def campaign(folder: Path, cluster: KafkaCluster, postgres: Postgres, views: str
         source.stop()
         _settle(cluster, driver, node)
         _ensure_kept(cluster, source)
+        _ensure_late_are_told(cluster)
+        _settle(cluster, driver, node)
+        (own,) = (folder / "shared").iterdir()
+        if {one.name for one in (own / "shop").iterdir()} != {f"shop.{query}" for query in QUERIES}:
+            raise Wrong("checkpoints are not where they should be")
         if driver.stop() != 0:
             raise Wrong("the driver did not stop cleanly")
     except AssertionError as error:
@@ -69,6 +86,7 @@ def campaign(folder: Path, cluster: KafkaCluster, postgres: Postgres, views: str
 def _kill(victim: str, cluster: KafkaCluster, driver: Driver, postgres: Postgres, chance: random.Random) -> None:
     """Kill one, and have it back after a while."""
     if victim == "driver":
+        driver.data = driver.data.with_name(f"machine {time.time_ns()}")  # all that it needs is where checkpoints are
         driver.kill9()
     elif victim == "executor":
         deadline = time.monotonic() + PATIENCE_S
@@ -102,6 +120,22 @@ def _ensure_kept(cluster: KafkaCluster, source: Orders) -> None:
     twice = [number for number, times in found.items() if times > 1]
     if lost or twice or not source.acknowledged:
         raise Wrong(f"of {len(source.acknowledged)} acknowledged orders {len(lost)} are lost, {len(twice)} there twice")
+
+
+def _ensure_late_are_told(cluster: KafkaCluster) -> None:
+    """A row that comes too late is put aside by every query that reads it, and counted."""
+    places: list[str] = []
+    producer = ck.Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    late = json.dumps(order(-1, -100, 60.0)).encode()
+    producer.produce("orders", late, "-1", 0, on_delivery=lambda _, sent: places.append(f"orders/0/{sent.offset()}"))
+    assert producer.flush(60) == 0
+    for query in READERS:
+        eventually(partial(aside, cluster, "orders.late", f"shop.{query}"), lambda found: found >= set(places))
+    cli = Cli(f"kafka://{cluster.bootstrap}")
+    eventually(  # a batch is reported a moment after it is written
+        lambda: {one["name"]: (one["state"], one["late"] > 0) for one in cli("query", "list", "-o", "json").json},
+        lambda found: found == {query: ("running", query in READERS) for query in QUERIES},
+    )
 
 
 def main() -> None:

@@ -31,7 +31,8 @@ def topic(broker: Server) -> str:
 def make(broker: Server, name: str, partitions: int = 1, **configs: str) -> None:
     client = admin.AdminClient({"bootstrap.servers": broker.bootstrap, **QUIET})
     settings = {key.replace("_", "."): value for key, value in configs.items()}
-    client.create_topics([admin.NewTopic(name, partitions, 1, config=settings)])[name].result(20)
+    copies = len(broker.bootstrap.split(","))
+    client.create_topics([admin.NewTopic(name, partitions, copies, config=settings)])[name].result(20)
     deadline = time.monotonic() + 20
     while not _ready(broker, name, partitions):
         assert time.monotonic() < deadline
@@ -39,11 +40,12 @@ def make(broker: Server, name: str, partitions: int = 1, **configs: str) -> None
 
 
 def _ready(broker: Server, name: str, partitions: int) -> bool:
-    session = Session(broker.bootstrap, name)
+    sessions = [Session(address, name) for address in broker.bootstrap.split(",")]
     try:
-        return session.ready(name, partitions)
+        return all(session.ready(name, partitions) for session in sessions)
     finally:
-        session.close()
+        for session in sessions:
+            session.close()
 
 
 def produce(broker: Server, topic: str, count: int, *, partition: int = 0, **settings: Any) -> list[ck.Message]:

@@ -1,26 +1,21 @@
-"""The same app on Apache Kafka: streams, views as changelogs, derived streams, dead and late rows, exactly once."""
+"""An app on Apache Kafka that wants TLS and a password. ``tests/cluster`` has what is killed, and late rows."""
 
 from __future__ import annotations
 
 import json
-import random
 import signal
 import sqlite3
-import time
 from contextlib import closing
 from pathlib import Path
 
-import confluent_kafka as ck
 import pytest
-from confluent_kafka import admin
 
 from headrace.client import connect
 from tests.cli.command import Cli
 from tests.pipelines.conftest import order
-from tests.pipelines.kill_rounds import PARTITIONS, Driver, Orders, aside, descendants, records, settle
+from tests.pipelines.kill_rounds import Driver, descendants
 from tests.pipelines.receivers import http_server
 from tests.secured import SecureKafka, account
-from tests.servers import ApacheKafka
 from tests.serving.live import eventually
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
@@ -46,47 +41,6 @@ def towns(customers):
 def huge(orders):
     return orders.where("amount >= 100").select("order_id", "amount")
 """
-
-
-def test_an_app_runs_on_apache_kafka_and_counts_once_over_a_kill(tmp_path: Path) -> None:
-    seed = random.SystemRandom().randrange(10**6)
-    kafka = ApacheKafka(tmp_path / "kafka")
-    made = admin.AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
-    made.create_topics([admin.NewTopic("orders", PARTITIONS)])["orders"].result(30)
-    driver, source = Driver(tmp_path, kafka), Orders(kafka.bootstrap, seed)
-    try:
-        driver.wait_until_running()
-        until_written(kafka, 100)
-        driver.kill9()
-        source.stop()
-        settle(kafka, driver)
-
-        late = json.dumps(order(-1, -100, 60.0)).encode()
-        producer = ck.Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
-        producer.produce("orders", late, partition=0)
-        assert producer.flush(30) == 0
-        settle(kafka, driver)
-        for query in ("shop.revenue", "shop.large"):
-            assert len(aside(kafka, "orders.late", query)) == 1, f"seed {seed}"
-        assert [record["value"] for record in records(kafka, "orders.late")] == [late, late]
-
-        cli = Cli(kafka.bootstrap)
-        wanted = {"revenue": ("running", 1), "large": ("running", 1), "sizes": ("running", 0)}
-        eventually(  # a batch is reported a moment after it is written
-            lambda: {one["name"]: (one["state"], one["late"]) for one in cli.run("query", "list", "-o", "json").json},
-            lambda found: found == wanted,
-        )
-        assert driver.stop() == 0
-    finally:
-        driver.process.end(signal.SIGKILL, 10.0)
-        kafka.stop()
-
-
-def until_written(kafka: ApacheKafka, rows: int) -> None:
-    deadline = time.monotonic() + 120
-    while len(records(kafka, "large")) < rows:
-        assert time.monotonic() < deadline, "nothing comes out"
-        time.sleep(0.1)
 
 
 def test_an_app_runs_where_tls_and_a_password_are_wanted_and_nobody_sees_the_password(tmp_path: Path) -> None:

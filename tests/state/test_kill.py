@@ -18,7 +18,7 @@ from tests.servers import Headrace, _Process
 pytestmark = [pytest.mark.system, pytest.mark.timeout(1800)]
 
 PATIENCE_S = 600.0
-ROUNDS = 2
+ROUNDS = 1
 
 
 def until(condition: Callable[[], Any], what: str, pause_s: float = 0.1) -> None:

@@ -23,7 +23,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from confluent_kafka import Producer
 
@@ -73,6 +73,24 @@ class Deleted:
     key: Mapping[str, Any]
 
 
+class Log(Protocol):
+    """A log for the length of a test."""
+
+    @property
+    def bootstrap(self) -> str:
+        """The address for clients."""
+
+    @property
+    def data(self) -> Path | None:
+        """The folder of its files, if they can be read."""
+
+    def start(self) -> None:
+        """Start it; topics are made by whoever needs them."""
+
+    def stop(self) -> None:
+        """Stop it."""
+
+
 class _Crashed(Exception):
     """A crash that was asked for."""
 
@@ -114,10 +132,14 @@ class AppUnderTest:
         self.clock = clock or ManualClock(SystemClock().now_ms())
         self.rebuild, self.start_from, self.checkpoints = rebuild, start_from, checkpoints
         self.runner: Runner | None = None
-        properties = {"num.partitions": str(partitions), "log.message.timestamp.after.max.ms": str(2**62)}
-        self._broker = EmbeddedBroker(folder / "data", properties, clock=self.clock)
+        self._broker = self.new_log(partitions)
         self._queries: dict[str, StreamingQuery] = {}
         self._crash_at: str | None = None
+
+    def new_log(self, partitions: int) -> Log:
+        """What it runs on: a broker of its own, unless a subclass knows another."""
+        properties = {"num.partitions": str(partitions), "log.message.timestamp.after.max.ms": str(2**62)}
+        return EmbeddedBroker(self.folder / "data", properties, clock=self.clock)
 
     def __enter__(self) -> AppUnderTest:
         self._broker.start()
@@ -151,7 +173,7 @@ class AppUnderTest:
         settings = RunSettings(
             self.bootstrap,
             self.folder,
-            self.folder / "data",
+            self._broker.data,
             interval_ms=0,
             rebuild=self.rebuild,
             buckets=2,
@@ -293,7 +315,7 @@ class AppUnderTest:
         return json.dumps({name: row[name] for name in key}, separators=(",", ":"), default=str).encode()
 
     def _records(self, topic: str) -> list[dict[str, Any]]:
-        feed = open_feed(self.bootstrap, self.folder / "data")
+        feed = open_feed(self.bootstrap, self._broker.data)
         try:
             return [
                 record

@@ -33,6 +33,7 @@ class EmbeddedBroker:
         clock: Clock | None = None,
         files: Files | None = None,
     ) -> None:
+        self.data = data
         settings = BrokerSettings(data, port=port, properties=dict(properties or {}))
         self.broker = Broker(settings, clock=clock, files=files)
         self._loop = uvloop.new_event_loop()
