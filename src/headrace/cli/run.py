@@ -138,14 +138,24 @@ def _run(loaded: App, settings: RunSettings, captures: CaptureRun | None) -> int
         _tell(f"app {loaded.name}: waiting until what the databases have is captured")
         if not captures.wait_until_current(runner.stop_asked):
             raise CommandFailed("the captures did not come to what the databases have.", hint="headrace capture status")
-    _tell(f"app {loaded.name}: starting Spark")
-    try:
-        runner.prepare()
-    except KeyboardInterrupt:
-        _tell(f"app {loaded.name}: stopped before it ran")
-        return 128 + signal.SIGINT
-    make_in_background()
-    with stop_signals(runner.stop_asked.set):
+    ready = False
+
+    def stop() -> None:
+        runner.stop_asked.set()
+        if not ready:
+            raise KeyboardInterrupt
+
+    with stop_signals(stop):
+        try:
+            _tell(f"app {loaded.name}: starting Spark")
+            runner.prepare()
+            ready = True
+        except KeyboardInterrupt:
+            pass
+        if runner.stop_asked.is_set():  # whoever was interrupted may have kept it to himself
+            _tell(f"app {loaded.name}: stopped before it ran")
+            return 128 + signal.SIGINT
+        make_in_background()
         return runner.run()
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -123,8 +123,8 @@ def start_spark(
     builder = SparkSession.builder.appName(app).master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with _printing_to(folder / "spark.log"), _same_interrupt(), _inside(stand_in(command, folder / "driver")):
-        return builder.getOrCreate()
+    with _printing_to(folder / "spark.log"), _inside(stand_in(command, folder / "driver")):
+        return _beside(builder.getOrCreate)
 
 
 @contextmanager
@@ -139,15 +139,19 @@ def _inside(folder: Path | None) -> Iterator[None]:
         os.chdir(before)
 
 
-@contextmanager
-def _same_interrupt() -> Iterator[None]:
-    """Spark makes Ctrl-C cancel its jobs; what it was before stays."""
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        yield
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, before)
+def _beside(start: Callable[[], SparkSession]) -> SparkSession:
+    """Started in a thread: Ctrl-C is then ours. In the main thread, Spark would have it cancel jobs, over the very
+    connection that waits for an answer."""
+    started: Future[SparkSession] = Future()
+
+    def run() -> None:
+        try:
+            started.set_result(start())
+        except BaseException as failed:
+            started.set_exception(failed)
+
+    threading.Thread(target=run, name="spark start", daemon=True).start()
+    return started.result()
 
 
 @contextmanager
