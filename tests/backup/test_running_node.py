@@ -42,7 +42,7 @@ def options() -> list[str]:
     return list(itertools.chain(*(("--set", option) for option in (*OPTIONS, "log.cleaner.backoff.ms=50"))))
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_restored_node_has_what_clients_were_told_before_and_goes_on(tmp_path: Path) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")

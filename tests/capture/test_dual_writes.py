@@ -18,7 +18,7 @@ import headrace as hr
 from headrace.feed import open_feed
 from headrace.testing import AppUnderTest
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 ITEMS = 5
 

@@ -15,7 +15,7 @@ from headrace import F
 from headrace.errors import HeadraceError, InvalidDeclaration
 from headrace.testing import AppUnderTest
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 CUSTOMERS = "CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT, town TEXT, credit DECIMAL(10,2), vip BOOLEAN)"
 

@@ -13,7 +13,7 @@ KILLS = 6
 
 
 @pytest.mark.system
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_after_kills_of_the_drainer_the_topic_has_every_change_once(tmp_path: Path) -> None:
     seed = random.SystemRandom().randrange(10**6)
     done = campaign(tmp_path, seed, KILLS)

@@ -268,7 +268,7 @@ def ensure_read_as_they_were(
 
 
 @pytest.mark.system
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_every_value_of_postgres_is_read_as_it_was(postgres: Postgres, log: Headrace, tmp_path: Path) -> None:
     postgres.execute("create type mood as enum ('sad', 'ok')")
     source = declarations.Postgres(postgres.dsn(), table="public.every_type")
@@ -276,7 +276,7 @@ def test_every_value_of_postgres_is_read_as_it_was(postgres: Postgres, log: Head
 
 
 @pytest.mark.system
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.skipif(mariadb_bin() is None, reason="MariaDB is not installed: apt-get install mariadb-server")
 def test_every_value_of_mariadb_is_read_as_it_was(log: Headrace, tmp_path: Path) -> None:
     server = MariaDB()

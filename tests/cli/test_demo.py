@@ -21,7 +21,7 @@ START = 1_767_225_600.0
 
 
 @pytest.mark.system
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_the_demo_ends_with_views_that_are_what_the_log_says() -> None:
     ran = Cli().run("demo", "--seconds", "8", timeout=580)
     assert ran.code == 0, ran.out + ran.err

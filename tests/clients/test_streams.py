@@ -91,7 +91,7 @@ class Counts:
         self._source.close()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_word_count_counts_every_word_once_though_all_are_killed(server: Headrace, tmp_path: Path) -> None:
     dice = random.Random(7)
     written: Counter[str] = Counter()

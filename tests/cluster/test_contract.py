@@ -43,7 +43,7 @@ __all__ = [
     "topic",
 ]
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ __all__ = [
     "test_the_process_that_serves_is_started_again_and_that_is_said",
 ]
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 
 @pytest.fixture

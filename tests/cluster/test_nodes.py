@@ -17,7 +17,7 @@ from tests.capture.databases import Postgres
 from tests.servers import Headrace, KafkaCluster, ViewsNode
 from tests.serving.live import Changelogs, _children, _serves, eventually
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 COLUMNS = {"name": "string", "number": "bigint"}
 VIEWS = ("apples", "pears", "plums", "grapes")

@@ -14,7 +14,6 @@ import kafka
 import pytest
 from confluent_kafka import admin
 
-from tests.contract.session import Session
 from tests.servers import Server
 
 _numbers = itertools.count(1)
@@ -34,18 +33,18 @@ def make(broker: Server, name: str, partitions: int = 1, **configs: str) -> None
     copies = len(broker.bootstrap.split(","))
     client.create_topics([admin.NewTopic(name, partitions, copies, config=settings)])[name].result(20)
     deadline = time.monotonic() + 20
-    while not _ready(broker, name, partitions):
+    while not _ready(client, name, partitions):
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
-def _ready(broker: Server, name: str, partitions: int) -> bool:
-    sessions = [Session(address, name) for address in broker.bootstrap.split(",")]
+def _ready(client: admin.AdminClient, name: str, partitions: int) -> bool:
+    """Whether every partition has a leader that answers."""
+    latest = {ck.TopicPartition(name, number): admin.OffsetSpec.latest() for number in range(partitions)}
     try:
-        return all(session.ready(name, partitions) for session in sessions)
-    finally:
-        for session in sessions:
-            session.close()
+        return all(found.result(20) for found in client.list_offsets(latest).values())
+    except ck.KafkaException:
+        return False
 
 
 def produce(broker: Server, topic: str, count: int, *, partition: int = 0, **settings: Any) -> list[ck.Message]:

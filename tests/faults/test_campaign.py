@@ -23,7 +23,7 @@ from tests.faults.clients import INPUT, OUTPUT
 Append = Callable[..., AppendInfo]
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_what_clients_were_told_is_true_though_the_node_is_killed_and_paused(tmp_path: Path) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")

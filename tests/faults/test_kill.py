@@ -10,7 +10,7 @@ import pytest
 from tests.faults.kill_rounds import Rounds
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_nothing_acknowledged_is_lost_doubled_or_reordered_when_the_node_is_killed_20_times(tmp_path: Path) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")

@@ -12,7 +12,7 @@ from tests.move import logs
 from tests.pipelines.conftest import order
 from tests.servers import ApacheKafka, Headrace
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 APP = """
 import headrace as hr

@@ -26,7 +26,7 @@ from tests.move import logs
 from tests.servers import ApacheKafka, Headrace, die_with_parent
 from tests.views.memory_feed import view_entry
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 
 def move(node: Headrace, kafka: ApacheKafka, *more: str) -> Ran:

@@ -12,7 +12,7 @@ from tests.move import logs
 from tests.secured import SecureKafka, account
 from tests.servers import Headrace
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")

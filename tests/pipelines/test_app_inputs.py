@@ -17,7 +17,7 @@ from headrace import F
 from headrace.testing import AppUnderTest, Crash, Deleted, ManualClock
 from tests.pipelines.conftest import BEGIN, ORDERS, at, order
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 BEGIN_MS = int(BEGIN.timestamp() * 1000)
 

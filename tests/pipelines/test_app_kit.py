@@ -18,7 +18,7 @@ from headrace.testing import AppUnderTest, Crash
 from headrace.testing.app import shared_spark
 from tests.pipelines.conftest import ORDERS, at, order, revenue_row
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 
 def test_a_window_shows_partial_results_and_becomes_final_when_the_watermark_has_passed(

@@ -18,7 +18,7 @@ from confluent_kafka import admin
 from tests.pipelines.kill_rounds import PARTITIONS, Driver, Orders, Wrong, descendants, settle
 from tests.servers import Headrace
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 AWAY_S = 12.0
 """Longer than any request waits for its answer."""

@@ -11,7 +11,7 @@ import pytest
 from headrace.pipelines.load import load_app
 from headrace.testing import AppUnderTest, Crash, Deleted
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "home_timeline.py"
 PEOPLE = ["ada", "bob", "cyd", "dan"]

@@ -13,7 +13,7 @@ KILLS, DRIVERS = 20, 2
 
 
 @pytest.mark.system
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_after_twenty_kills_every_view_is_what_a_recomputation_gives(tmp_path: Path) -> None:
     seed = random.SystemRandom().randrange(10**6)
     done = campaign(tmp_path, seed, KILLS, DRIVERS, pause_s=0.7)

@@ -18,7 +18,7 @@ from tests.pipelines.receivers import http_server
 from tests.secured import SecureKafka, account
 from tests.serving.live import eventually
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 SECURED = """
 import headrace as hr

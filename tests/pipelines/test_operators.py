@@ -18,7 +18,7 @@ from headrace.testing import AppUnderTest, Crash
 from headrace.testing.app import shared_spark
 from tests.pipelines.conftest import ORDERS, at, order
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 SEARCHES = "search_id string, words string, searched_at timestamp"
 CLICKS = "search_id string, page long, clicked_at timestamp"

@@ -86,7 +86,7 @@ def test_its_python_needs_nothing_else(archive: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.system
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_executors_of_a_standalone_cluster_run_with_it(archive: Path, master: str, tmp_path: Path) -> None:
     node = Headrace(tmp_path / "node")
     (tmp_path / "shop.py").write_text(APP)

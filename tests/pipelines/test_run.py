@@ -23,7 +23,7 @@ from tests.pipelines.conftest import order
 from tests.pipelines.kill_rounds import view
 from tests.servers import Headrace, _Process, free_port
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 GOOD = """
 import headrace as hr

@@ -13,7 +13,7 @@ from headrace.pipelines.plan import planned
 from headrace.testing import AppUnderTest, Crash, Deleted
 from headrace.testing.app import shared_spark
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 ORDERS = "id long, customer long, amount double"
 CUSTOMERS = "id int, region string"

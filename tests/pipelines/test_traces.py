@@ -17,7 +17,7 @@ from tests.pipelines.conftest import order
 from tests.servers import Headrace, _Process
 from tests.serving.live import eventually
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 APP = """
 import headrace as hr
