@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["AppUnderTest", "Crash", "Deleted", "Letter", "shared_spark"]
+__all__ = ["AppUnderTest", "Crash", "Deleted", "Letter", "Log", "shared_spark"]
 
 ROUNDS = 200
 
