@@ -1,8 +1,16 @@
 package headrace.connect.postgres;
 
+import io.debezium.config.CommonConnectorConfig;
+import io.debezium.connector.postgresql.PostgresConnectorConfig;
 import io.debezium.connector.postgresql.PostgresConnectorTask;
+import io.debezium.connector.postgresql.PostgresOffsetContext;
+import io.debezium.function.LogPositionValidator;
+import io.debezium.pipeline.spi.OffsetContext;
+import io.debezium.pipeline.spi.Partition;
+import java.util.List;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.connect.source.SourceRecord;
+import org.apache.kafka.connect.source.SourceTaskContext;
 
 /**
  * Confirms what was written to the database, which then need not keep it: at most once a second, and without asking
@@ -14,13 +22,37 @@ import org.apache.kafka.connect.source.SourceRecord;
  * the record and its position is committed, so the position of such a record is stored: that one is confirmed. A record
  * that was left out is told of too, without a place in the log. Its position is not stored, and not confirmed.
  *
- * <p>Where a task goes on is what Connect has stored, as before. What is put off is done by a later poll.
+ * <p>What is put off is done by a later poll. Where a task goes on is said by {@link Resumption}.
  */
 public final class CalmPostgresTask extends PostgresConnectorTask {
     private static final long BETWEEN_NS = 1_000_000_000L;
 
     private SourceRecord stored;
     private long confirmedAt = System.nanoTime() - BETWEEN_NS;
+    private ResumptionContext positions;
+
+    @Override
+    public void initialize(SourceTaskContext connect) {
+        positions = new ResumptionContext(connect);
+        super.initialize(positions);
+    }
+
+    /** Asks for the position that is stored, not for the earlier one where Debezium begins. */
+    @Override
+    public boolean isLogPositionAvailable(
+            LogPositionValidator validator, Partition partition, OffsetContext position, CommonConnectorConfig config) {
+        Resumption resumption = positions.resumption();
+        OffsetContext stored = new PostgresOffsetContext.Loader((PostgresConnectorConfig) config).load(resumption.stored());
+        return super.isLogPositionAvailable(validator, partition, stored, config);
+    }
+
+    @Override
+    public List<SourceRecord> doPoll() throws InterruptedException {
+        List<SourceRecord> records = super.doPoll();
+        Resumption resumption = positions.resumption();
+        records.removeIf(record -> resumption.isWritten(record.sourceOffset()));
+        return records;
+    }
 
     @Override
     public void commitRecord(SourceRecord record, RecordMetadata place) throws InterruptedException {
