@@ -90,7 +90,7 @@ system: setup kafka capture .venv/classes.stamp ## Tests with real processes: cl
 	@$(HEAD) "System tests"
 	@$(BIN)/pytest -m system --durations=15 $(if $(T),$(T),-n $(LANES) --dist loadscope --no-loadscope-reorder)
 
-cluster: setup kafka .venv/classes.stamp ## Every test of apps on three Kafka brokers, Spark executors of their own and PostgreSQL (an hour)
+cluster: setup kafka capture .tools/optional.stamp .venv/classes.stamp ## Every test of apps on three Kafka brokers, Spark executors of their own and PostgreSQL (an hour)
 	@$(HEAD) "Tests of apps, on a cluster"
 	@$(BIN)/python -m pytest -p tests.cluster.stage --durations=10 --timeout 1200 $(if $(T),$(T),$$(grep -rl AppUnderTest tests --include='test_*.py'))
 
@@ -99,7 +99,7 @@ format: setup ## Format the code and fix what ruff can fix
 	@$(BIN)/ruff format .
 	@scripts/with-rust cargo fmt --manifest-path native/Cargo.toml --all
 
-faults: setup kafka capture ## Kill and pause the node while clients work, and check all they were told: ROUNDS=1000 SEED=7
+faults: setup kafka capture .tools/optional.stamp ## Kill and pause the node while clients work, and check all they were told: ROUNDS=1000 SEED=7
 	@$(BIN)/python -m tests.faults.kill_rounds --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.faults.campaign --rounds $$(( ($(ROUNDS) + 9) / 10 )) $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.pipelines.kill_rounds --kills $(ROUNDS) $(if $(SEED),--seed $(SEED))

@@ -13,6 +13,7 @@ import os
 import random
 import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -254,6 +255,7 @@ class ApacheKafka:
 
     name = "kafka"
     data = None
+    _voters: tuple[str, ...] = ("--standalone",)
 
     def __init__(
         self,
@@ -315,7 +317,7 @@ class ApacheKafka:
             java(
                 "kafka.tools.StorageTool",
                 "format",
-                "--standalone",
+                *self._voters,
                 "-t",
                 "hTBHi0PvTBuZw0kWzDzWMA",
                 "-c",
@@ -367,8 +369,14 @@ class ApacheKafka:
             process.end(signal.SIGTERM, 30.0)
 
 
+_FEATURES = "bootstrap.checkpoint"
+"""What a new cluster begins with: among it settings that Kafka makes by itself."""
+
+
 class _Member(ApacheKafka):
     """One of several brokers, each of them a controller too."""
+
+    _voters = ()
 
     def __init__(
         self, folder: Path, number: int, ports: Sequence[tuple[int, int]], settings: Mapping[str, str]
@@ -397,9 +405,13 @@ class _Member(ApacheKafka):
         }
 
     def _format(self) -> None:
-        """As Kafka's storage tool does it, without three more starts of Java."""
+        """As Kafka's storage tool does it, which is started for the first broker alone."""
         data = self.folder / "data"
+        if self.number == 1:
+            super()._format()
+            return
         data.mkdir()
+        shutil.copy(self.folder.with_name("broker1") / "data" / _FEATURES, data)
         identity = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         said = {
             "version": "1",

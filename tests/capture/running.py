@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from headrace.capture.declarations import Captured
 from headrace.capture.run import CaptureRun
@@ -19,7 +20,7 @@ os.environ.setdefault("HEADRACE_CAPTURE_JAVA", "-XX:TieredStopAtLevel=1")  # sho
 class Running:
     """``CaptureRun`` with what it told."""
 
-    def __init__(self, app: str, tables: Sequence[Captured], bootstrap: str, folder: Path, **more: float) -> None:
+    def __init__(self, app: str, tables: Sequence[Captured], bootstrap: str, folder: Path, **more: Any) -> None:
         self.told: list[str] = []
         self.settings = CaptureSettings(bootstrap, folder, home=HOME, look_every_s=0.5, **more)
         self.run = CaptureRun(app, tables, self.settings, self.told.append)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,13 +38,13 @@ class Change:
 class Reader:
     """Follows a topic from its start; ``changes`` grows."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, client: Mapping[str, str] | None = None) -> None:
         self.changes: list[Change] = []
         self.is_raw = False
         self._topic = topic
         self._rows: dict[str, dict[str, Any]] = {}
         self._folded = 0
-        self._consumer: Consumer = Cluster(bootstrap, {}).consumer()
+        self._consumer: Consumer = Cluster(bootstrap, client or {}).consumer()
         self._consumer.assign([TopicPartition(topic, 0, 0)])
 
     def read(self, seconds: float = 0.2) -> None:

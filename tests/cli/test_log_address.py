@@ -10,7 +10,7 @@ import pytest
 from headrace.cli.failures import CommandFailed
 from headrace.cli.pairs import CLIENT_VARIABLE, as_lines, client_settings
 from tests.cli.command import Cli, on_both
-from tests.servers import ApacheKafka, Headrace, Server, free_port
+from tests.servers import ApacheKafka, Headrace, Server, ViewsNode, free_port
 
 NewName = Callable[[str], str]
 
@@ -81,3 +81,16 @@ def test_a_node_of_a_log_elsewhere_says_what_makes_no_sense(headrace: Headrace, 
     assert "there is nothing to do" in Cli().fails(*up, "--http", "none")
     assert "no Kafka server answers" in Cli().fails(*up[:3], "--log", f"kafka://127.0.0.1:{free_port()}")
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.system
+def test_settings_of_a_broker_do_not_keep_a_node_from_serving_a_log_elsewhere(
+    headrace: Headrace, tmp_path: Path
+) -> None:
+    file = tmp_path / "headrace.toml"
+    file.write_text('[up]\nlisten = "127.0.0.1:0"\n[broker]\n"num.partitions" = 4\n')
+    said = {"HEADRACE_ADVERTISE": "log:9092", "HEADRACE_SETTINGS": str(file)}
+    node = ViewsNode(tmp_path / "node", headrace.bootstrap, env=said)
+    told = node.output
+    node.stop()
+    assert "Left aside, as there is no broker here: listen, advertise, [broker]" in told

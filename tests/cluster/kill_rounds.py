@@ -100,6 +100,7 @@ def _kill(victim: str, cluster: KafkaCluster, driver: Driver, postgres: Postgres
     else:
         broker = chance.choice(cluster.brokers)
         broker.kill9()
+        assert Cluster(cluster.bootstrap, {}).brokers.replication == 3, "a topic made now would have fewer copies"
         time.sleep(chance.uniform(0, 10))
         broker.start()
         cluster.wait_until_whole(PATIENCE_S)

@@ -4,6 +4,7 @@ in PostgreSQL; and that what is made there has copies."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -19,7 +20,7 @@ from tests.feed.test_feed import (
     test_random_transactions_give_what_was_committed,
     test_records_come_as_they_were_written,
 )
-from tests.servers import KafkaCluster
+from tests.servers import Headrace, KafkaCluster
 from tests.serving.live import LiveNode
 from tests.serving.test_node import (
     served,
@@ -74,3 +75,18 @@ def test_what_is_made_has_three_copies_of_which_two_must_be_written(
         assert copies[name] == {3}, name
         assert settings_of_topic(Cluster(cluster.bootstrap, {}), name)["min.insync.replicas"] == "2", name
     assert copies[f"{topic}-alone"] == {1}
+
+
+def test_what_is_moved_there_has_three_copies_too(cluster: KafkaCluster, tmp_path: Path) -> None:
+    node = Headrace(tmp_path / "node")
+    try:
+        cli = Cli(node.bootstrap)
+        cli("topic", "create", "moved-here", "--partitions", "2")
+        cli("produce", "moved-here", stdin="one\ntwo\n")
+        cli("move", "--to", f"kafka://{cluster.bootstrap}", "--data", str(node.data))
+    finally:
+        node.stop()
+    there = Cluster(cluster.bootstrap, {})
+    found = there.admin.list_topics("moved-here", timeout=30).topics["moved-here"].partitions
+    assert {len(one.replicas) for one in found.values()} == {3}
+    assert settings_of_topic(there, "moved-here")["min.insync.replicas"] == "2"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.feed.brokers import placement
+from headrace.feed.brokers import Brokers, placement
 
 TWO = {"min.insync.replicas": "2"}
 
@@ -26,3 +26,10 @@ def test_three_copies_unless_somebody_has_chosen(
     brokers: int, replication: int | None, in_sync: int | None, wanted: tuple[int, dict[str, str]]
 ) -> None:
     assert placement(brokers, replication, in_sync) == wanted
+
+
+@pytest.mark.parametrize(
+    ("asked", "wanted"), [(None, (3, TWO)), (-1, (3, TWO)), (1, (1, {})), (2, (2, {})), (3, (3, TWO)), (5, (5, TWO))]
+)
+def test_fewer_copies_than_three_may_all_but_one_be_lost(asked: int | None, wanted: tuple[int, dict[str, str]]) -> None:
+    assert Brokers(False, (), 3, TWO).copies(asked) == wanted

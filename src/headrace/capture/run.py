@@ -18,6 +18,7 @@ from headrace.capture.settings import CaptureSettings
 from headrace.capture.sqlite_capture import SQLiteCapture
 from headrace.capture.status import TableStatus
 from headrace.capture.supervisor import Supervisor
+from headrace.capture.worker import java_client_settings
 from headrace.errors import FolderInUse, HeadraceError
 from headrace.feed.catalog import Catalog, Commands, iso_now
 from headrace.feed.cluster import Cluster
@@ -34,6 +35,7 @@ def preflight(app: str, tables: Sequence[Captured], settings: CaptureSettings) -
     connectors = connectors_of(app, tables)
     if connectors:
         ensure_installed(settings.home)
+        java_client_settings(settings.client)  # which says so if the worker would not get into the log
     found: list[tuple[str, list[Problem]]] = []
     for connector in connectors:
         problems = databases.problems(connector)

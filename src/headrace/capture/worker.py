@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.capture.rest import ConnectRest
-from headrace.errors import HeadraceError, ServerAway
+from headrace.errors import HeadraceError, InvalidConfig, ServerAway
 
 __all__ = ["ConnectWorker", "WorkerSettings", "hidden", "java_client_settings", "worker_properties"]
 
@@ -47,6 +47,7 @@ _PEM = {
     "ssl.key.pem": "ssl.keystore.key",
 }
 _PEM_FILES = {"ssl.certificate.location": "ssl.keystore.certificate.chain", "ssl.key.location": "ssl.keystore.key"}
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _SECRET = ("sasl.jaas.config", "ssl.keystore.key", "ssl.key.password", "ssl.keystore.password")
 _OURS = Path(__file__).with_name("connect.jar")
 _OURS_BESIDE = {"postgres": Path(__file__).with_name("connect-postgres.jar")}
@@ -110,14 +111,19 @@ class WorkerSettings:
 
 
 def java_client_settings(client: Mapping[str, str]) -> dict[str, str]:
-    """Settings of librdkafka under the names of Java's clients; those that have no counterpart are left out."""
+    """Settings of librdkafka under the names of Java's clients. Those of access that have no counterpart are refused,
+    for the worker would not get in; others are left out."""
+    _ensure_translatable(client)
     found: dict[str, str] = {}
-    same = ("security.protocol", "ssl.endpoint.identification.algorithm", "client.dns.lookup", "ssl.key.password")
     for name, value in client.items():
-        if name in same:
-            found[name] = value.upper() if name == "security.protocol" else value
+        if name in ("client.dns.lookup", "ssl.key.password"):
+            found[name] = value
+        elif name == "security.protocol":
+            found[name] = value.upper()
+        elif name == "ssl.endpoint.identification.algorithm":
+            found[name] = "" if value.lower() == "none" else value
         elif name in ("sasl.mechanism", "sasl.mechanisms"):
-            found["sasl.mechanism"] = value
+            found["sasl.mechanism"] = value.upper()
         elif name == "ssl.ca.location":
             found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": value}
         elif name in _PEM:
@@ -129,12 +135,26 @@ def java_client_settings(client: Mapping[str, str]) -> dict[str, str]:
         elif name == "ssl.keystore.password":
             found["ssl.keystore.password"] = value
     if "sasl.username" in client:
-        module = "plain.PlainLoginModule" if found.get("sasl.mechanism") == "PLAIN" else "scram.ScramLoginModule"
+        module = (
+            "plain.PlainLoginModule" if found.get("sasl.mechanism", "").upper() == "PLAIN" else "scram.ScramLoginModule"
+        )
         user, password = (_quoted(client.get(f"sasl.{name}", "")) for name in ("username", "password"))
         found["sasl.jaas.config"] = (
             f"org.apache.kafka.common.security.{module} required username={user} password={password};"
         )
     return found
+
+
+def _ensure_translatable(client: Mapping[str, str]) -> None:
+    hint = "change capture runs in Java: give it an account with SASL PLAIN or SCRAM, or a certificate"
+    mechanism = client.get("sasl.mechanism", client.get("sasl.mechanisms", "GSSAPI")).upper()
+    if "sasl" in client.get("security.protocol", "").lower() and mechanism not in _MECHANISMS:
+        raise InvalidConfig(f"change capture cannot use SASL mechanism {mechanism}.", hint=hint)
+    if client.get("enable.ssl.certificate.verification", "true").lower() != "true":
+        raise InvalidConfig(
+            "change capture cannot do without verification of the log's certificate.",
+            hint="name the authority that signed it: ssl.ca.location=FILE",
+        )
 
 
 def hidden(access: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:

@@ -69,10 +69,14 @@ def node_for(
     asked = cluster.asked()
     if not serve or http == "none" or asked.brokers.embedded:
         if views is not None:
-            told(f"{cluster.server} runs already and keeps its views as it was told: --views is left aside")
+            keeps = (
+                "runs already and keeps its views as it was told" if asked.brokers.embedded else "is all that is used"
+            )
+            told(f"{cluster.server} {keeps}: --views is left aside")
         yield NodeInUse(cluster.server, _data_of(asked, data))
     elif http == DEFAULT_HTTP and _serves(USUAL_WEB, asked.id()):
-        told(f"a node at {USUAL_WEB} serves the views of {cluster.server}")
+        aside = ", where it was told to keep them: --views is left aside" if views is not None else ""
+        told(f"a node at {USUAL_WEB} serves the views of {cluster.server}{aside}")
         yield NodeInUse(cluster.server, None)
     else:
         with _started(["--log", cluster.server], data, client, views, http) as line:
@@ -127,7 +131,7 @@ def _started(
             preexec_fn=lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM),
         )
     try:
-        yield _first_line(child)
+        yield _first_line(child, data / "node.log")
     finally:
         child.terminate()
         try:
@@ -139,7 +143,7 @@ def _started(
             child.stdout.close()
 
 
-def _first_line(child: subprocess.Popen[str]) -> str:
+def _first_line(child: subprocess.Popen[str], said: Path) -> str:
     if child.stdout is None:
         raise CommandFailed("the node's output cannot be read.")
     deadline = time.monotonic() + START_PATIENCE_S
@@ -150,4 +154,8 @@ def _first_line(child: subprocess.Popen[str]) -> str:
                 return line
         if child.poll() is not None:
             break
-    raise CommandFailed("no node is running, and none could be started.", hint="`headrace up` says why")
+    told = said.read_text(errors="replace").split("\n")[-8:] if child.poll() is not None else []
+    why = "; ".join(line.strip() for line in told if line.strip())
+    raise CommandFailed(
+        "no node is running, and none could be started.", detail=why or None, hint="`headrace up` says why"
+    )

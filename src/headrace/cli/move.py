@@ -41,7 +41,7 @@ def move(
         bool, typer.Option("--accept-losses", help="Leave settings behind that only the embedded log knows.")
     ] = False,
     replication: Annotated[
-        int, typer.Option(metavar="N", help="Replicas of each partition; -1: the cluster's default.")
+        int, typer.Option(metavar="N", help="Copies of each partition; -1: three, or what the cluster says.")
     ] = -1,
     data: Annotated[
         list[Path] | None,

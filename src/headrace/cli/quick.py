@@ -1,8 +1,8 @@
 """``headrace up`` without the command line library, which takes longer to import than a node takes to start.
 
 Only plain command lines are read here: known options, each followed by its value, and no settings in the environment
-or in a file. Everything else (``--help``, mistakes) is left to the library, which is the authority: a test compares the
-two.
+or in a file. Everything else (``--help``, mistakes, a log elsewhere) is left to the library, which is the authority: a
+test compares the two.
 """
 
 from __future__ import annotations
@@ -38,8 +38,6 @@ class UpOptions:
     token: str | None = field(default=None, repr=False)
     read_token: str | None = field(default=None, repr=False)
     logs: str = "text"
-    log: str | None = None
-    client: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     output: str = "text"
 
@@ -62,8 +60,6 @@ def quick_up(arguments: Sequence[str]) -> int | None:
             views=options.views,
             token=options.token,
             read_token=options.read_token,
-            log=options.log,
-            client=options.client,
             as_json=as_json,
         )
     except KeyboardInterrupt:
@@ -99,10 +95,6 @@ def read_options(arguments: Sequence[str]) -> UpOptions | None:
                 options.read_token = value
             case "--logs" if value in ("text", "json"):
                 options.logs = value
-            case "--log":
-                options.log = value
-            case "-X":
-                options.client += (value,)
             case "--set" | "-c":
                 options.settings += (value,)
             case "--output" | "-o" if value in ("text", "json"):

@@ -14,6 +14,7 @@ from headrace.cli.failures import CommandFailed
 from headrace.cli.options import ClientSettings, Log, Output
 from headrace.cli.output import OutputFormat, print_json, print_line, print_table, size
 from headrace.cli.pairs import client_settings
+from headrace.cli.start import bootstrap_of
 from headrace.operations.cluster import DEFAULT_SERVER, Cluster
 
 if TYPE_CHECKING:
@@ -131,17 +132,15 @@ def _alter(log: str, client: list[str] | None, name: str | None, rates: Mapping[
 @contextmanager
 def _connected(log: str, client: list[str] | None) -> Iterator[Connection]:
     """The client library has no words for quotas: this is the protocol itself."""
-    from headrace.move.connection import Connection
-    from headrace.move.security import Security
-    from headrace.settings import host_port
+    from headrace.move.connection import Brokers
 
     settings = client_settings(client)
     Cluster(log, settings)  # which says so if nobody answers
-    connection = Connection(*host_port(log.split(",")[0]), Security(settings))
+    brokers = Brokers(bootstrap_of(log), settings)
     try:
-        yield connection
+        yield brokers.any()
     finally:
-        connection.close()
+        brokers.close()
 
 
 def _ensure(code: int, told: str | None, doing: str) -> None:

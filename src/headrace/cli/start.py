@@ -48,15 +48,13 @@ def start_node(
     client: Sequence[str] = (),
     as_json: bool = False,
 ) -> None:
-    """Run a node until it is stopped; says where it listens once clients can connect. With ``log`` it has no broker and
-    serves the views of that log."""
+    """Run a node until it is stopped; says where it listens once clients can connect. With ``log`` it has no broker,
+    for which some of the settings would be, and serves the views of that log."""
     from headrace.node import Listening, Tokens, run_node
     from headrace.settings import BrokerSettings, host_port
 
     tokens = Tokens(token or None, read_token or None)
     if log:
-        broker_only = {"--listen": listen != DEFAULT_LISTEN, "--advertise": advertise, "--metrics": metrics}
-        _ensure_for_views([name for name, given in {**broker_only, "--set": settings}.items() if given])
         _serve_log(bootstrap_of(log), client_settings(client), data, http, views, tokens, as_json=as_json)
         return
     host, port = host_port(listen)
@@ -114,14 +112,6 @@ def _web_address(http: str) -> WebAddress | None:
         return None
     given = DEFAULT_HTTP.split(",")[0] if http == DEFAULT_HTTP else http
     return WebAddress(*host_port(given, 8080), may_move=http == DEFAULT_HTTP)
-
-
-def _ensure_for_views(options: Sequence[str]) -> None:
-    if options:
-        raise CommandFailed(
-            f"{' and '.join(options)}: with --log there is no broker here that it would be for.",
-            hint="leave it away; or leave --log away, to start a broker",
-        )
 
 
 def _serve_log(

@@ -66,9 +66,10 @@ def create(
     cluster = Cluster(log, client_settings(client))
     config = name_values(settings, "--set")
     ensure_known(cluster, config)
-    brokers = cluster.asked().brokers
-    copies, config = replication or brokers.replication, {**brokers.settings, **config}
-    wanted = [NewTopic(name, partitions or -1, copies, config=config) for name in dict.fromkeys(names)]
+    copies, with_copies = cluster.asked().brokers.copies(replication)
+    wanted = [
+        NewTopic(name, partitions or -1, copies, config={**with_copies, **config}) for name in dict.fromkeys(names)
+    ]
     made = cluster.admin.create_topics(wanted, operation_timeout=REQUEST_TIMEOUT_S, request_timeout=REQUEST_TIMEOUT_S)
     results, failed = [], None
     for name, future in made.items():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from headrace.cli.command import Command
+from headrace.cli.failures import CommandFailed
 from headrace.cli.options import ClientSettings, Data, Http, Logs, Output, Views
 from headrace.cli.output import OutputFormat
 from headrace.cli.start import DEFAULT_DATA, DEFAULT_HTTP, DEFAULT_LISTEN, start_node
@@ -15,11 +17,14 @@ from headrace.logs import LogForm
 
 __all__ = ["app"]
 
+_OF_A_BROKER = {"listen": "--listen", "advertise": "--advertise", "metrics": "--metrics", "settings": "--set"}
+
 app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 
 @app.command(cls=Command)
 def up(
+    ctx: typer.Context,
     data: Data = Path(DEFAULT_DATA),
     listen: Annotated[
         str,
@@ -96,6 +101,8 @@ def up(
     in HEADRACE_VIEWS, PGPASSWORD or ~/.pgpass, and one of the log's in HEADRACE_CLIENT or -X @FILE. Several nodes with
     the same --log and --views share the work.
     """
+    if log:
+        _leave_the_broker_aside(ctx)
     start_node(
         data,
         listen,
@@ -110,3 +117,20 @@ def up(
         client=client or [],
         as_json=output is OutputFormat.json,
     )
+
+
+def _leave_the_broker_aside(ctx: typer.Context) -> None:
+    """Without a broker here, options that are for one are refused; what the settings file or the environment has for
+    one is not meant for this node, so that a change of the log's address is all that it takes."""
+    sources = {name: getattr(ctx.get_parameter_source(name), "name", "DEFAULT") for name in _OF_A_BROKER}
+    if asked := [_OF_A_BROKER[name] for name, source in sources.items() if source == "COMMANDLINE"]:
+        raise CommandFailed(
+            f"{' and '.join(asked)}: with --log there is no broker here that it would be for.",
+            hint="leave it away; or leave --log away, to start a broker",
+        )
+    aside = [name for name in ("listen", "advertise", "metrics") if sources[name] != "DEFAULT"]
+    if ctx.params["settings"]:
+        aside.append("[broker]")
+    if aside:
+        told = ", ".join(aside)
+        print(f"Left aside, as there is no broker here: {told}", file=sys.stderr, flush=True)

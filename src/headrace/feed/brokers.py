@@ -31,10 +31,17 @@ class Brokers:
     replication: int = -1
     settings: Mapping[str, str] = field(default_factory=dict)
 
+    def copies(self, asked: int | None) -> tuple[int, Mapping[str, str]]:
+        """Replication and settings of a new topic, where somebody may have asked for a number of copies (or -1)."""
+        if asked is None or asked < 0:
+            return self.replication, self.settings
+        return asked, self.settings if asked >= COPIES else {}
+
 
 def brokers_of(admin: AdminClient) -> Brokers:
     """Ask one of them; KafkaException if none answers. Where we may not see settings, all is left to the cluster."""
-    known = admin.list_topics(timeout=_PATIENCE_S).brokers
+    told = admin.list_topics(timeout=_PATIENCE_S)
+    known = told.brokers
     addresses = tuple(f"{one.host}:{one.port}" for one in known.values())
     resource = ConfigResource(ResourceType.BROKER, str(next(iter(known), 0)))
     try:
@@ -46,7 +53,9 @@ def brokers_of(admin: AdminClient) -> Brokers:
     if any(str(name).startswith("headrace.") for name in found):
         return Brokers(True, addresses)
     chosen = {name: int(entry.value or 0) for name, entry in found.items() if _is_chosen(name, entry)}
-    return Brokers(False, addresses, *placement(len(known), chosen.get(_REPLICATION), chosen.get(_IN_SYNC)))
+    parts = (part for topic in told.topics.values() for part in topic.partitions.values())
+    members = {*known, *(broker for part in parts for broker in part.replicas)}  # those that are down, too
+    return Brokers(False, addresses, *placement(len(members), chosen.get(_REPLICATION), chosen.get(_IN_SYNC)))
 
 
 def placement(brokers: int, replication: int | None, in_sync: int | None) -> tuple[int, dict[str, str]]:
@@ -57,4 +66,11 @@ def placement(brokers: int, replication: int | None, in_sync: int | None) -> tup
 
 
 def _is_chosen(name: str, entry: Any) -> bool:
-    return name in (_REPLICATION, _IN_SYNC) and int(entry.source) != ConfigSource.DEFAULT_CONFIG.value
+    """Whether somebody has set it. A new cluster of Kafka 4 sets ``min.insync.replicas`` to 1 by itself, for all."""
+    by_itself = (_IN_SYNC, "1", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG.value)
+    source = int(entry.source)
+    return (
+        name in (_REPLICATION, _IN_SYNC)
+        and source != ConfigSource.DEFAULT_CONFIG.value
+        and (name, entry.value, source) != by_itself
+    )

@@ -97,7 +97,8 @@ class TargetTopics:
         return found
 
     def _make(self, topic: TopicPlan) -> None:
-        new = NewTopic(topic.name, len(topic.parts), self._replication, config={**topic.config, **_MEANWHILE})
+        copies, settings = self._cluster.brokers.copies(self._replication)
+        new = NewTopic(topic.name, len(topic.parts), copies, config={**settings, **topic.config, **_MEANWHILE})
         asked = self._cluster.admin.create_topics([new], request_timeout=REQUEST_TIMEOUT_S)
         self._answer(asked[topic.name], f"topic {topic.name!r} could not be made on the target")
 
