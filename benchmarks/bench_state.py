@@ -5,7 +5,8 @@ per key, rows made by Spark itself, RocksDB state with changelog checkpoints, re
     python -m benchmarks.bench_state --keys 1000 --batches 6    one size, fewer batches
 
 ``transformWithState`` gets batches of a hundredth of the rows where keys are many: it would not finish otherwise.
-Prints a table of rows per second (the batches after the first two) and per second of processor time (of all processes,
+Prints a table of rows per second (the second half of the batches: in the first, Java still compiles what it runs, which
+is a good part of all processor time, and a stream runs for longer) and per second of processor time (of all processes,
 over the same batches), and ratios of the latter, which other work on the machine disturbs less; and writes
 benchmarks/results/state-TIME.json.
 """
@@ -85,7 +86,7 @@ def result(engine: str, rows: DataFrame) -> DataFrame:
 
 
 def measure(engine: str, keys: int, rows: int, batches: int) -> Rates:
-    """Of the batches after the first two."""
+    """Of the second half of the batches."""
     folder = Path(tempfile.mkdtemp(prefix="headrace-bench-"))
     spark: SparkSession = start_spark("bench", folder, "local[2]", {"spark.driver.memory": "4g"})
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows).option("numPartitions", 2).load()
@@ -110,15 +111,16 @@ def measure(engine: str, keys: int, rows: int, batches: int) -> Rates:
     shutil.rmtree(folder, ignore_errors=True)
     if failed is not None:
         raise failed
-    used = cpu[batches - 1] - cpu[1]
-    return {"per_s": rows / statistics.median(took[2:batches]), "per_cpu_s": rows * (batches - 2) / used}
+    warm = batches // 2
+    used = cpu[batches - 1] - cpu[warm - 1]
+    return {"per_s": rows / statistics.median(took[warm:batches]), "per_cpu_s": rows * (batches - warm) / used}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keys", type=int, nargs="+", default=[1_000, 100_000, 5_000_000])
     parser.add_argument("--rows", type=int, default=500_000, help="rows per batch")
-    parser.add_argument("--batches", type=int, default=12)
+    parser.add_argument("--batches", type=int, default=40)
     parser.add_argument("--only", nargs="+", default=ENGINES, choices=ENGINES)
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
@@ -131,7 +133,6 @@ def main() -> None:
         for engine in chosen.only:
             slow = engine == "transformWithState" and keys > 10_000
             rows = chosen.rows // 100 if slow else chosen.rows
-            batches = 4 if slow else chosen.batches
             words = [
                 sys.executable,
                 "-m",
@@ -140,7 +141,7 @@ def main() -> None:
                 engine,
                 str(keys),
                 str(rows),
-                str(batches),
+                str(chosen.batches),
             ]
             answer = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
             found.setdefault(keys, {})[engine] = json.loads(answer.stdout.splitlines()[-1])
