@@ -68,6 +68,15 @@ def test_what_does_not_work_is_told_and_ends_with_1(tmp_path: Path) -> None:
     assert "2 failed" in ran.out
 
 
+def test_the_log_is_asked_with_the_settings_that_every_command_has(tmp_path: Path) -> None:
+    (tmp_path / "headrace.toml").write_text('[client]\n"security.protocol" = "of-the-file"\n')
+    env = {"HEADRACE_CLIENT": "security.protocol=of-the-environment"}
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = f"127.0.0.1:{listening.getsockname()[1]}"
+        assert "of-the-environment" in Cli(server, tmp_path, env).run("doctor").out
+        assert "of-the-file" in Cli(server, tmp_path).run("doctor").out
+
+
 def test_folders_that_no_node_starts_on(tmp_path: Path) -> None:
     LogStore.open(tmp_path / "new").close()
     node = {"format": 99, "cluster_id": "x", "node_id": 1, "leader_epoch": 0, "clean": True}

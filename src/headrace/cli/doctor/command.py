@@ -12,11 +12,12 @@ from typing import Any
 import typer
 
 from headrace.cli.command import Command
-from headrace.cli.defaults import defaults_of, is_setting, long_names, variable_of, walk
+from headrace.cli.defaults import CLIENT, defaults_of, is_setting, long_names, variable_of, walk
 from headrace.cli.doctor import folder, machine, network
 from headrace.cli.doctor.finding import Check, Finding, Verdict, bad, findings_of, fine
 from headrace.cli.options import Data, Output, Views
 from headrace.cli.output import OutputFormat, print_json, print_line
+from headrace.cli.pairs import client_settings, over_file
 from headrace.cli.settings_file import SettingsFile
 from headrace.cli.start import DEFAULT_DATA, DEFAULT_HTTP, DEFAULT_LISTEN
 from headrace.errors import HeadraceError
@@ -138,8 +139,9 @@ class _Settings:
         return DEFAULT_LISTEN, False
 
     def client(self) -> dict[str, str]:
-        """The client's settings."""
-        return {} if self._file is None else self._file.pairs("client")
+        """The client's settings, as every command has them."""
+        with over_file({} if self._file is None else self._file.pairs(CLIENT)):
+            return client_settings(None)
 
     def _of(self, path: tuple[str, ...], param: Any) -> str | None:
         variable = variable_of(param)
