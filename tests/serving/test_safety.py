@@ -125,6 +125,22 @@ def test_guessing_is_slow_and_then_refused(tmp_path: Path, monkeypatch: pytest.M
         assert client.post("/session", json={"token": TOKEN}).status_code == 429
 
 
+def test_what_breaks_is_told_as_json_without_what_was_in_it(
+    sales: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: Any) -> None:
+        raise RuntimeError(f"the password is {TOKEN}")
+
+    monkeypatch.setattr(sales.hub.reader, "select", broken)
+    answer = sales.client.get("/views/sales")
+    assert answer.status_code == 500
+    assert answer.json()["error"].startswith("this could not be answered")
+    assert TOKEN not in answer.text
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+    assert answer.headers["cache-control"] == "no-store"
+    assert "GET /views/sales broke" in caplog.text
+
+
 def test_secrets_are_in_no_text_of_what_holds_them() -> None:
     for one in (
         Access(TOKEN, READ_TOKEN),
