@@ -74,9 +74,9 @@ def build_api(
     access = access or Access()
     feeds, sampler = Feeds(source.open_feed), Sampler(source.connect)
     asking = Asking(hub, feeds, sampler, source.asked)
-    watching = Watching(asking)
+    watching, viewing = Watching(asking), Viewing(asking, limits or SqlLimits(), access)
     endpoints = [
-        *view_endpoints(Viewing(hub, limits or SqlLimits(), access, watching.view_frames)),
+        *view_endpoints(viewing, watching.view_frames),
         *session_endpoints(Login(access)),
         *overview_endpoints(Overviewing(asking)),
         *operating_endpoints(Operating(asking)),
@@ -93,6 +93,8 @@ def build_api(
             yield
         finally:
             sampler.stop()
+            viewing.close()
+            asking.close()
             await asyncio.to_thread(feeds.close)
             await asyncio.to_thread(hub.stop)
 

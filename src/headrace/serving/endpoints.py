@@ -16,6 +16,7 @@ from headrace.serving.access import Role
 __all__ = [
     "EVENTS",
     "Endpoint",
+    "Handler",
     "Parameter",
     "Said",
     "body",

@@ -13,6 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.clock import SystemClock
@@ -32,8 +33,18 @@ __all__ = ["Hub", "word_of"]
 
 RETRY_AFTER_S = 0.5
 COUNT_EVERY_S = 1.0
+COUNT_PART = 10
 
 _logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Count:
+    """How many rows a view of this build and these offsets has, and when it may be counted again."""
+
+    next_at: float = 0.0
+    shape: tuple[int, Offsets] = (-1, {})
+    rows: int | None = 0
 
 
 class Hub:
@@ -63,7 +74,8 @@ class Hub:
         self._news = asyncio.Event()
         self._changes_feed: Feed | None = None
         self._changes_lock = threading.Lock()
-        self._counts: dict[ViewName, tuple[float, tuple[int, Offsets], int]] = {}
+        self._counts: dict[ViewName, _Count] = {}
+        self._counting: set[ViewName] = set()
         self._trouble: str | None = "the log is not open yet"
 
     def start(self) -> None:
@@ -137,14 +149,28 @@ class Hub:
         return found[0]
 
     def count(self, view: ViewName, state: ViewState) -> int | None:
-        """The number of rows, counted at most once a second and only after changes."""
-        at, seen, number = self._counts.get(view, (0.0, (-1, {}), 0))
-        now, shape = time.monotonic(), (state.build, state.offsets)
-        if seen != shape and now - at > COUNT_EVERY_S:
-            with contextlib.suppress(UnknownView, StoreAway):
-                number = self.reader.count(view)
-                self._counts[view] = (now, shape, number)
-        return number
+        """The number of rows, counted only after changes, and for a tenth of the time at most; None if nobody could."""
+        known = self._counts.get(view, _Count())
+        shape = (state.build, state.offsets)
+        if known.shape == shape or time.monotonic() < known.next_at or view in self._counting:
+            return known.rows
+        self._counting.add(view)
+        try:
+            known = self._counts[view] = self._counted(view, shape, known)
+        except (UnknownView, StoreAway):
+            pass
+        finally:
+            self._counting.discard(view)
+        return known.rows
+
+    def _counted(self, view: ViewName, shape: tuple[int, Offsets], before: _Count) -> _Count:
+        began = time.monotonic()
+        try:
+            rows: int | None = self.reader.count(view)
+        except InvalidQuery:  # it takes too long: what was known is told for a while
+            rows = before.rows
+        ended = time.monotonic()
+        return _Count(ended + max(COUNT_EVERY_S, (ended - began) * COUNT_PART), shape, rows)
 
     async def news(self, timeout: float) -> None:
         """Return when something has changed, or after the timeout."""

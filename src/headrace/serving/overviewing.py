@@ -28,7 +28,7 @@ class Overviewing:
     async def overview(self, _: Said) -> Any:
         """The whole at a glance."""
         self._on.sampler.watched()
-        return await asyncio.to_thread(self._overview)
+        return await self._on.looks.run(self._overview)
 
     def _overview(self) -> dict[str, Any]:
         look, hub = self._on.sampler.look, self._on.hub
