@@ -11,11 +11,11 @@ from starlette.responses import Response
 
 from headrace import __version__
 from headrace.errors import InvalidQuery, UnknownView
-from headrace.serving.access import Access
 from headrace.serving.answers import ARROW, failure, json_response, table_response
 from headrace.serving.asking import Asking
 from headrace.serving.bodies import body_of
 from headrace.serving.changes import follow
+from headrace.serving.door import Door, TooManyGuesses
 from headrace.serving.endpoints import Said
 from headrace.serving.hub import word_of
 from headrace.serving.pool import Pool
@@ -34,8 +34,8 @@ SQL_AT_ONCE = 4
 class Viewing:
     """The handlers."""
 
-    def __init__(self, on: Asking, limits: SqlLimits, access: Access) -> None:
-        self._on, self._hub, self._limits, self._access = on, on.hub, limits, access
+    def __init__(self, on: Asking, limits: SqlLimits, door: Door) -> None:
+        self._on, self._hub, self._limits, self._door = on, on.hub, limits, door
         self._sql = Pool("sql", SQL_AT_ONCE)
 
     def close(self) -> None:
@@ -54,9 +54,15 @@ class Viewing:
         """Ready or not is told to everybody; why not, to those who may look."""
         trouble = self._hub.trouble()
         told: dict[str, Any] = {"ready": trouble is None}
-        if trouble and self._access.role_of(said["request"].headers) is not None:
+        if trouble and await self._may_look(said["request"]):
             told["reason"] = trouble
         return json_response(told, 503 if trouble else 200)
+
+    async def _may_look(self, request: Request) -> bool:
+        try:
+            return await self._door.role_of(request) is not None
+        except TooManyGuesses:
+            return False
 
     async def queries(self, _: Said) -> Response:
         """How queries are doing."""
