@@ -107,7 +107,10 @@ def test_the_overview_says_what_flows_what_lags_and_what_broke(stage: Stage, bro
     assert text(browser, "#rows-count") == "50"
     assert text(browser, "#aside-count") == "36"
     assert "iB" in text(browser, "#disk")
+    assert text(browser, "#views-behind") == "0"
     assert HTML in text(browser, ".trouble")
+    assert "capture shop.customers" in text(browser, ".trouble")
+    assert "alert shop.fraud" in text(browser, ".trouble")
     assert "billing" in [row[0] for row in rows(browser, "Groups that are behind")]
     stage.produce("payments", [(b"p", b"x", [])] * 40)
     eventually(lambda: text(browser, "#rate"), lambda said: said != "0/s")
