@@ -64,9 +64,9 @@ class Guard:
         try:
             await self._app(scope, receive, send_guarded)
         except Exception:
-            _logger.exception("%s %s broke", scope["method"], scope["path"])
             if begun:
                 raise
+            _logger.exception("%s %s broke", scope["method"], scope["path"])
             await failure(_BROKE, 500)(scope, receive, send_guarded)
 
     def _refusal(self, method: str, headers: Headers) -> str | None:

@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headrace.clock import SystemClock
@@ -38,13 +38,18 @@ COUNT_PART = 10
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Count:
-    """How many rows a view of this build and these offsets has, and when it may be counted again."""
+    """How many rows a view had, of which build and up to which offsets, and when it may be counted again."""
 
+    rows: int | None = None
+    shape: tuple[int, Offsets] | None = None
     next_at: float = 0.0
-    shape: tuple[int, Offsets] = (-1, {})
-    rows: int | None = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def is_due(self, state: ViewState) -> bool:
+        """Whether it is to be counted anew."""
+        return self.shape != (state.build, state.offsets) and time.monotonic() >= self.next_at
 
 
 class Hub:
@@ -75,7 +80,6 @@ class Hub:
         self._changes_feed: Feed | None = None
         self._changes_lock = threading.Lock()
         self._counts: dict[ViewName, _Count] = {}
-        self._counting: set[ViewName] = set()
         self._trouble: str | None = "the log is not open yet"
 
     def start(self) -> None:
@@ -149,28 +153,30 @@ class Hub:
         return found[0]
 
     def count(self, view: ViewName, state: ViewState) -> int | None:
-        """The number of rows, counted only after changes, and for a tenth of the time at most; None if nobody could."""
-        known = self._counts.get(view, _Count())
-        shape = (state.build, state.offsets)
-        if known.shape == shape or time.monotonic() < known.next_at or view in self._counting:
+        """The number of rows, counted only after changes, and for a tenth of the time at most; None if nobody could.
+
+        While somebody counts, others are told what was known."""
+        known = self._counts.setdefault(view, _Count())
+        if not known.is_due(state) or not known.lock.acquire(blocking=known.rows is None):
             return known.rows
-        self._counting.add(view)
         try:
-            known = self._counts[view] = self._counted(view, shape, known)
-        except (UnknownView, StoreAway):
-            pass
+            if known.is_due(state):
+                self._count(view, state, known)
         finally:
-            self._counting.discard(view)
+            known.lock.release()
         return known.rows
 
-    def _counted(self, view: ViewName, shape: tuple[int, Offsets], before: _Count) -> _Count:
-        began = time.monotonic()
+    def _count(self, view: ViewName, state: ViewState, known: _Count) -> None:
+        began, shape = time.monotonic(), (state.build, state.offsets)
         try:
-            rows: int | None = self.reader.count(view)
-        except InvalidQuery:  # it takes too long: what was known is told for a while
-            rows = before.rows
+            known.rows = self.reader.count(view)
+            known.shape = shape
+        except (UnknownView, StoreAway):
+            return
+        except InvalidQuery as error:
+            _logger.warning("the rows of view %s.%s are not counted: %s", *view, error.message)
         ended = time.monotonic()
-        return _Count(ended + max(COUNT_EVERY_S, (ended - began) * COUNT_PART), shape, rows)
+        known.next_at = ended + max(COUNT_EVERY_S, (ended - began) * COUNT_PART)
 
     async def news(self, timeout: float) -> None:
         """Return when something has changed, or after the timeout."""

@@ -31,10 +31,13 @@ class Pool:
     async def run(self, work: Callable[..., T], *arguments: Any) -> T:
         """Do something in a thread; ServerAway if it takes too long."""
         loop = asyncio.get_running_loop()
+        patience = asyncio.timeout(self._patience_s)
         try:
-            async with asyncio.timeout(self._patience_s):
+            async with patience:
                 return await loop.run_in_executor(self._executor, partial(work, *arguments))
         except TimeoutError:
+            if not patience.expired():
+                raise
             raise ServerAway(f"there was no answer within {self._patience_s:.0f} s") from None
 
     def close(self) -> None:
