@@ -279,9 +279,9 @@ def test_a_view_is_browsed_filtered_charted_and_followed(stage: Stage, browser: 
     write(browser, "#where", "nope=1; DROP TABLE x")
     click(browser, "form button")
     eventually(lambda: text(browser, "#screen"), lambda said: "has no column 'nope'" in said)
-    assert all("400" in entry["message"] for entry in browser.get_log("browser"))
     go(browser, "views/shop.top")
     eventually(lambda: browser.execute_script("return document.querySelectorAll('rect.bar').length"), lambda n: n == 14)
+    assert all("400" in entry["message"] for entry in browser.get_log("browser"))
 
 
 def test_late_and_dead_rows_say_why(browser: webdriver.Chrome) -> None:
