@@ -2,13 +2,15 @@
 
 A real node, a real Chromium, and a producer that keeps its pace: first with the live tail of a topic open, then with a
 view whose rows, chart and changes are redrawn. Printed: frames a second (all of it, and the worst second), the longest
-pause between two frames, what the page said it got.
+pause between two frames, what the page said it got. It ends with 1 if that is not smooth, or if the load was not what
+it should have been.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 import threading
 import time
@@ -21,6 +23,9 @@ from selenium import webdriver
 from tests.serving.browser import chromium, wait_ready
 from tests.serving.live import LiveNode, eventually, live_node
 
+FRAMES_WANTED = 30
+WRITTEN_WANTED = 0.95
+
 COUNTER = """
     window.frames_drawn = [];
     const draw = (at) => { window.frames_drawn.push(at); requestAnimationFrame(draw); };
@@ -29,13 +34,14 @@ COUNTER = """
 
 
 class Load(threading.Thread):
-    """Writes so many records a second, in pieces of a twentieth of one."""
+    """Writes so many records a second, in pieces of a twentieth of one. ``written`` are those that the node has taken,
+    of ``due``, when it was told to end."""
 
     def __init__(self, node: LiveNode, topic: str, rate: int) -> None:
         super().__init__(daemon=True)
         self._producer = ck.Producer({"bootstrap.servers": node.node.bootstrap, "linger.ms": 5, "log_level": 0})
         self._topic, self._rate = topic, rate
-        self.sent, self.ended = 0, threading.Event()
+        self.sent, self.written, self.due, self.ended = 0, 0, 0, threading.Event()
 
     def run(self) -> None:
         began = time.monotonic()
@@ -44,11 +50,17 @@ class Load(threading.Thread):
             for at in range(self.sent, due):
                 key = {"id": at % 5000}
                 row = {**key, "amount": at % 997 / 10, "region": ("EU", "US", "APAC")[at % 3]}
-                self._producer.produce(self._topic, json.dumps(row), json.dumps(key))
+                self._producer.produce(self._topic, json.dumps(row), json.dumps(key), on_delivery=self._delivered)
                 if at % 500 == 0:
                     self._producer.poll(0)
             self.sent = max(self.sent, due)
+            self._producer.poll(0)
+        self.due = int((time.monotonic() - began) * self._rate)
         self._producer.flush(30)
+
+    def _delivered(self, error: ck.KafkaError | None, _: ck.Message) -> None:
+        if error is None and not self.ended.is_set():
+            self.written += 1
 
 
 def measured(browser: webdriver.Chrome, seconds: float) -> dict[str, Any]:
@@ -87,19 +99,38 @@ def run(node: LiveNode, rate: int, seconds: float) -> list[dict[str, Any]]:
             load.join()
             said = "tail-count" if screen.startswith("topics") else "change-count"
             text = browser.execute_script("return document.getElementById(arguments[0]).textContent", said)
-            results.append({"screen": screen, "rate": rate, "written": load.sent, **told, "page_says": text})
+            results.append(
+                {"screen": screen, "rate": rate, "due": load.due, "written": load.written, **told, "page_says": text}
+            )
     return results
 
 
+def shortcomings(result: dict[str, Any]) -> list[str]:
+    """What is not as it should be."""
+    found = [
+        f"{name} is {result[name]}, less than {FRAMES_WANTED}"
+        for name in ("fps", "worst_second")
+        if result[name] < FRAMES_WANTED
+    ]
+    if result["written"] < WRITTEN_WANTED * result["due"]:
+        found.append(f"{result['written']} of {result['due']} records were written, less than {WRITTEN_WANTED:.0%}")
+    return found
+
+
 def main() -> None:
-    """Print what was measured."""
+    """Print what was measured; end with 1 if it is not good enough."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rate", type=int, default=5000)
     parser.add_argument("--seconds", type=float, default=30.0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, live_node(Path(folder)) as node:
-        for result in run(node, options.rate, options.seconds):
-            print(json.dumps(result), flush=True)
+        results = run(node, options.rate, options.seconds)
+    for result in results:
+        print(json.dumps(result), flush=True)
+    short = [f"{result['screen']}: {what}" for result in results for what in shortcomings(result)]
+    for line in short:
+        print(line, file=sys.stderr)
+    sys.exit(1 if short else 0)
 
 
 if __name__ == "__main__":

@@ -150,7 +150,8 @@ _TABLE: Final = (
         "headrace.metrics.listener",
         _STRING,
         "",
-        "Where GET /metrics is answered, for Prometheus, as HOST:PORT; empty for nowhere.",
+        "Where GET /metrics is answered, for Prometheus, as HOST:PORT; empty for nowhere. No token is asked for there, "
+        "and labels are names of topics and groups.",
         _address,
     ),
     _own(

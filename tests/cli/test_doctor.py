@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import socket
@@ -66,6 +67,61 @@ def test_what_does_not_work_is_told_and_ends_with_1(tmp_path: Path) -> None:
     assert "what to do: did you mean data?" in ran.out
     assert "fail  log: " in ran.out
     assert "2 failed" in ran.out
+
+
+def test_the_log_is_asked_with_the_settings_that_every_command_has(tmp_path: Path) -> None:
+    (tmp_path / "headrace.toml").write_text('[client]\n"security.protocol" = "of-the-file"\n')
+    env = {"HEADRACE_CLIENT": "security.protocol=of-the-environment"}
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = f"127.0.0.1:{listening.getsockname()[1]}"
+        assert "of-the-environment" in Cli(server, tmp_path, env).run("doctor").out
+        assert "of-the-file" in Cli(server, tmp_path).run("doctor").out
+
+
+def test_what_up_refuses_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "headrace.toml").write_text('[up]\nhttp = "0.0.0.0:0"\nmetrics = "192.0.2.1:9308"\n')
+    ran = Cli(folder=tmp_path).run("doctor", "-o", "json")
+    found = {each["check"]: each for each in ran.json["findings"]}
+    assert ran.code == 1
+    assert found["token"]["verdict"] == "fail"
+    assert "can be reached from other machines, and no token is set" in found["token"]["seen"]
+    assert found["port metrics"]["verdict"] == "fail"
+    assert "--metrics HOST:PORT" in found["port metrics"]["todo"]
+    with_token = Cli(folder=tmp_path, env={"HEADRACE_TOKEN": "hush", "HEADRACE_METRICS": "127.0.0.1:0"})
+    ran = with_token.run("doctor", "-o", "json")
+    assert "hush" not in ran.out
+    assert "fail" not in {
+        each["verdict"] for each in ran.json["findings"] if each["check"] in ("token", "port metrics")
+    }
+
+
+def test_packages_of_versions_that_do_not_fit_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = ["kio>=0.6.5,<0.7", "rich>=14", "uvloop>=0.22", 'pyspark>=4.2,<5; extra == "pipelines"']
+    there = {"kio": "0.7.1", "rich": "15.0", "pyspark": "3.5.4"}
+
+    def version(name: str) -> str:
+        if name not in there:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return there[name]
+
+    monkeypatch.setattr(importlib.metadata, "requires", lambda _: wanted)
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    found = {one.check: one for one in machine.packages()}
+    assert found["packages"].verdict is Verdict.FAIL
+    assert found["packages"].seen == "kio is 0.7.1, not <0.7,>=0.6.5; uvloop is missing"
+    assert found["extra pipelines"].verdict is Verdict.FAIL
+    assert found["extra pipelines"].seen.startswith("pyspark is 3.5.4, not <5,>=4.2")
+    there |= {"kio": "0.6.9", "uvloop": "0.22.1"}
+    del there["pyspark"]
+    found = {one.check: one for one in machine.packages()}
+    assert found["packages"].verdict is Verdict.OK
+    assert found["extra pipelines"].verdict is Verdict.WARN
+
+
+def test_a_clock_that_nothing_keeps_right_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for right, verdict in ((True, Verdict.OK), (False, Verdict.WARN)):
+        monkeypatch.setattr(machine, "_is_synchronised", lambda right=right: right)
+        assert next(iter(machine.clock())).verdict is verdict
 
 
 def test_folders_that_no_node_starts_on(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,36 @@ def test_each_setting_is_told_with_who_says_so(tmp_path: Path) -> None:
     assert everything["client.sasl.password"] == (MASK, "headrace.toml:13")
     assert everything["broker.num.partitions"] == ("7", "headrace.toml:16")
     assert shown(tmp_path, "topic", "create")["client.security.protocol"] == ("sasl_ssl", "headrace.toml:12")
+
+
+def test_the_environment_of_the_client_holds_over_the_file_and_flags_hold_over_both(tmp_path: Path) -> None:
+    (tmp_path / "headrace.toml").write_text(FILE)
+    (tmp_path / "sec").write_text("sasl.password = hush-hush\nclient.id = mine\n")
+    env = {"HEADRACE_CLIENT": "security.protocol=plaintext\nsasl.password=hush2\nsocket.timeout.ms=5000"}
+    found = shown(tmp_path, "topic", "list", "-X", "@sec", "-X", "socket.timeout.ms=7000", env=env)
+    assert found["client.security.protocol"] == ("plaintext", "environment HEADRACE_CLIENT")
+    assert found["client.sasl.password"] == (MASK, "flag")
+    assert found["client.client.id"] == ("mine", "flag")
+    assert found["client.socket.timeout.ms"] == ("7000", "flag")
+    for everything in (shown(tmp_path, env=env), shown(tmp_path, "up", env=env)):
+        assert everything["client.sasl.password"] == (MASK, "environment HEADRACE_CLIENT")
+        assert everything["client.security.protocol"] == ("plaintext", "environment HEADRACE_CLIENT")
+    assert shown(tmp_path, "up")["client.security.protocol"] == ("sasl_ssl", "headrace.toml:12")
+
+
+def test_a_command_asks_the_log_with_what_holds(tmp_path: Path) -> None:
+    """A value that is none is told by the client library: so it is seen whose value arrived."""
+    (tmp_path / "headrace.toml").write_text('[client]\n"security.protocol" = "of-the-file"\n')
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def told(*flags: str, **env: str) -> str:
+            server = f"127.0.0.1:{listening.getsockname()[1]}"
+            return Cli(server, tmp_path, env).fails("topic", "list", *flags)
+
+        assert "of-the-file" in told()
+        assert "of-the-environment" in told(HEADRACE_CLIENT="security.protocol=of-the-environment")
+        assert "of-a-flag" in told("-X", "security.protocol=of-a-flag", HEADRACE_CLIENT="security.protocol=x")
 
 
 def test_a_node_and_its_clients_do_what_the_file_says(tmp_path: Path) -> None:

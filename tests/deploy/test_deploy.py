@@ -16,10 +16,13 @@ import pytest
 import typer
 
 from headrace.cli.app import app
-from headrace.cli.defaults import environment_names, walk
+from headrace.cli.defaults import ensure_known, environment_names, walk
+from headrace.cli.settings_file import read_settings
+from tests.cli.command import Cli
 from tests.servers import ROOT, Headrace
 
 UNIT = ROOT / "deploy" / "headrace.service"
+SETTINGS = ROOT / "deploy" / "headrace.toml"
 CONTAINER = ROOT / "deploy" / "Containerfile"
 
 
@@ -107,6 +110,25 @@ def test_the_unit_starts_a_node_and_keeps_it_small(tmp_path: Path) -> None:
     assert wanted.items() <= settings.items()
     assert int(settings["LimitNOFILE"]) >= 65536
     assert settings["Environment"].partition("=")[2].startswith(f"/var/lib/{settings['StateDirectory']}/")
+
+
+def test_the_settings_that_the_unit_names_are_shipped_and_read(tmp_path: Path) -> None:
+    assert f"--settings /etc/headrace/{SETTINGS.name}" in UNIT.read_text()
+    assert f"deploy/{SETTINGS.name}" in UNIT.read_text()
+    shown = Cli(folder=tmp_path)("settings", "show", "up", "--settings", str(SETTINGS), "-o", "json").json
+    said = {row["setting"]: row["value"] for row in shown["settings"] if str(SETTINGS) in row["source"]}
+    assert said["listen"] == "127.0.0.1:9092"
+    assert said["http"] == "127.0.0.1:8080"
+    assert said["broker.log.retention.hours"] == "168"
+    assert "data" not in said, "the unit says it"
+
+
+def test_what_the_settings_leave_commented_out_may_be_said(tmp_path: Path) -> None:
+    path = tmp_path / SETTINGS.name
+    text, count = re.subn(r'^# (?=["\w.]+ = )', "", SETTINGS.read_text(), flags=re.MULTILINE)
+    assert count == 4
+    path.write_text(text)
+    ensure_known(read_settings(path, {"DB_PASSWORD": "x"}), typer.main.get_command(app))
 
 
 def test_systemd_takes_the_unit(tmp_path: Path) -> None:

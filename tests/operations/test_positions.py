@@ -35,7 +35,9 @@ def test_a_position_is_a_word_an_offset_a_count_or_a_time(text: str, position: P
     assert parse_position(text, NOW) == position
 
 
-@pytest.mark.parametrize("text", ["", "soon", "1.5", "@", "@yesterday", "@-5y", "0x10", "@2026-13-01", "1" * 30])
+@pytest.mark.parametrize(
+    "text", ["", "soon", "1.5", "@", "@yesterday", "@-5y", "@0001-01-01", "0x10", "@2026-13-01", "1" * 30]
+)
 def test_anything_else_is_refused_with_a_hint(text: str) -> None:
     with pytest.raises(InvalidRequest) as failed:
         parse_position(text, NOW)

@@ -94,8 +94,14 @@ class LiveNode(Changelogs):
         return self.client.view(view).rows()
 
     def get(self, path: str) -> tuple[int, Any]:
+        return self._told(urllib.request.Request(self.node.web + path))
+
+    def post(self, path: str, body: Any) -> tuple[int, Any]:
+        return self._told(urllib.request.Request(self.node.web + path, json.dumps(body).encode(), method="POST"))
+
+    def _told(self, request: urllib.request.Request) -> tuple[int, Any]:
         try:
-            with urllib.request.urlopen(self.node.web + path, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=30) as answer:
                 return answer.status, json.loads(answer.read())
         except urllib.error.HTTPError as error:
             return error.code, json.loads(error.read())

@@ -13,6 +13,7 @@ from typing import Any
 import confluent_kafka as ck
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
+from headrace.capture.status import TableStatus
 from headrace.feed.presence import began, this_machine
 from headrace.views.catalog import CATALOG_TOPIC
 from tests.serving.live import LiveNode, eventually
@@ -59,6 +60,10 @@ def query(app: str, name: str, kind: str, **more: Any) -> dict[str, Any]:
         "place": "shop.py, line 14",
         "progress": progress,
     } | more
+
+
+CAPTURE = TableStatus("shop", "customers", "postgresql://db/shop", "public.customers", "failed")
+CAPTURE.last_error = "the slot is gone"
 
 
 class Stage(LiveNode):
@@ -111,6 +116,7 @@ class Stage(LiveNode):
                 (b"query/shop/big-orders", query("shop", "big-orders", "derive", topic="big-orders")),
                 (b"query/shop/fraud", query("shop", "fraud", "alert", reads=["big-orders"])),
                 (b"query/shop/top", query("shop", "top", "view", **failed)),
+                (b"capture/shop/customers", CAPTURE.entry()),
             ],
         )
         self.produce("big-orders", [order(at) for at in range(5)])

@@ -9,7 +9,9 @@ import pyarrow as pa
 import pytest
 
 from headrace import __version__
+from headrace.errors import InvalidQuery
 from headrace.serving.api import PAGE
+from headrace.serving.hub import _Count
 from headrace.views.catalog import CATALOG_TOPIC
 from tests.serving.conftest import Site
 
@@ -36,6 +38,29 @@ def test_views_are_listed_with_what_they_are(shop: Site) -> None:
     assert (view["app"], view["name"], view["key"], view["version"]) == ("shop", "sales", ["region"], "0:3")
     assert (view["state"], view["behind"], view["bad"], view["trouble"]) == ("live", 0, 0, None)
     assert view["columns"][0] == {"name": "region", "type": "string"}
+
+
+def test_a_view_that_takes_long_to_count_is_told_with_the_rows_it_had(
+    sales: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def too_long(view: Any) -> int:
+        asked.append(view)
+        raise InvalidQuery("the query took longer than 20 s")
+
+    sales.wait("/views", lambda told: told[0]["rows"] == 3)
+    monkeypatch.setattr("headrace.serving.hub.COUNT_EVERY_S", 3600.0)
+    monkeypatch.setattr(sales.hub.reader, "count", too_long)
+    monkeypatch.setattr(sales.hub, "_counts", {view: _Count(rows=3) for view in sales.hub.states})
+    assert [sales.get("/views")[0]["rows"] for _ in range(3)] == [3, 3, 3]
+    assert len(asked) == 1
+
+
+def test_streams_of_changes_are_counted_among_streams(shop: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shop.client.get("/views/sales/changes?from=start&until=0:3").status_code == 200
+    monkeypatch.setattr("headrace.serving.asking.STREAMS", 0)
+    assert shop.get("/views/sales/changes?from=start&until=0:3", 429) == {"error": "0 streams are open already"}
 
 
 def test_rows_come_with_the_version_that_they_reflect(shop: Site) -> None:

@@ -21,6 +21,8 @@ pytestmark = pytest.mark.system
 
 EXAMPLES = 12
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+BODIES = {"topic": "orders", "to": "end", "letters": ["0:0"]}
+PLACES = ("@0001-01-01", "@9999-12-31", "0:1,7:1", "-5", "@-1000000w")
 NAMES = {"topic": "orders", "group": "billing", "app": "shop", "name": "top", "action": "stop", "key": "x"}
 
 
@@ -47,6 +49,13 @@ def test_no_request_is_too_much(described: Any, stage: Stage) -> None:
         _try_out(operation, stage.node.web)
 
 
+def test_a_group_is_not_moved_in_a_partition_that_there_is_not(stage: Stage) -> None:
+    told = stage.post("/groups/billing", {"to": "end", "topic": "orders", "partition": 7})
+    assert told[0] == 404
+    assert told[1]["error"] == "no partition 7 in orders."
+    assert stage.get("/topics/orders/records?from=@0001-01-01")[0] == 400
+
+
 def _try_out(operation: Any, url: str) -> None:
     @given(case=operation.as_strategy())
     @settings(
@@ -61,7 +70,18 @@ def _try_out(operation: Any, url: str) -> None:
         for name in case.path_parameters or {}:  # every second time something that there is
             if name in NAMES and len(str(case.path_parameters[name])) % 2:
                 case.path_parameters[name] = NAMES[name]
+        _use_what_there_is(case)
         answer = case.call(base_url=url, timeout=60)
         case.validate_response(answer, checks=CHECKS)
 
     tried()
+
+
+def _use_what_there_is(case: Any) -> None:
+    """Made-up names reach no further than the first check: so bodies have real ones too, and places that are none."""
+    for name in case.body if isinstance(case.body, dict) else ():
+        if name in BODIES and len(str(case.body)) % 2:
+            case.body[name] = BODIES[name]
+    if "from" in (case.query or {}):
+        at = len(str(case.query)) % (len(PLACES) + 1)
+        case.query["from"] = case.query["from"] if at == len(PLACES) else PLACES[at]

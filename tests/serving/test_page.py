@@ -107,7 +107,10 @@ def test_the_overview_says_what_flows_what_lags_and_what_broke(stage: Stage, bro
     assert text(browser, "#rows-count") == "50"
     assert text(browser, "#aside-count") == "36"
     assert "iB" in text(browser, "#disk")
+    assert text(browser, "#views-behind") == "0"
     assert HTML in text(browser, ".trouble")
+    assert "capture shop.customers" in text(browser, ".trouble")
+    assert "alert shop.fraud" in text(browser, ".trouble")
     assert "billing" in [row[0] for row in rows(browser, "Groups that are behind")]
     stage.produce("payments", [(b"p", b"x", [])] * 40)
     eventually(lambda: text(browser, "#rate"), lambda said: said != "0/s")
@@ -276,9 +279,9 @@ def test_a_view_is_browsed_filtered_charted_and_followed(stage: Stage, browser: 
     write(browser, "#where", "nope=1; DROP TABLE x")
     click(browser, "form button")
     eventually(lambda: text(browser, "#screen"), lambda said: "has no column 'nope'" in said)
-    assert all("400" in entry["message"] for entry in browser.get_log("browser"))
     go(browser, "views/shop.top")
     eventually(lambda: browser.execute_script("return document.querySelectorAll('rect.bar').length"), lambda n: n == 14)
+    assert all("400" in entry["message"] for entry in browser.get_log("browser"))
 
 
 def test_late_and_dead_rows_say_why(browser: webdriver.Chrome) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from headrace.node import Tokens, WebAddress, WebAddressFailed, ensure_guarded
 from headrace.serving.access import COOKIE, SESSION_S, Access, Role
 from headrace.serving.api import build_api
 from headrace.serving.bodies import MAX_BODY_BYTES
+from headrace.serving.door import FAILED_PAUSE_S
 from headrace.serving.hub import Hub
 from headrace.serving.source import Source
 from headrace.views.places import stores_at
@@ -46,7 +49,7 @@ def endpoints(client: TestClient) -> Iterator[tuple[str, str, dict[str, Any]]]:
 def test_without_a_token_nothing_is_told(guarded: TestClient) -> None:
     seen = 0
     for method, path, told in endpoints(guarded):
-        answer = guarded.request(method, path, headers={"Authorization": "Bearer wrong"})
+        answer = guarded.request(method, path)
         if told["x-role"] == "anybody":
             continue
         assert answer.status_code == 401, (method, path)
@@ -115,14 +118,66 @@ def _cookie(value: str) -> Headers:
     return Headers({"Cookie": f"{COOKIE}={value}"})
 
 
-def test_guessing_is_slow_and_then_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.serving.login.FAILED_PAUSE_S", 0.0)
+@contextmanager
+def asked_from(folder: Path, *addresses: str) -> Iterator[list[TestClient]]:
+    """Clients at these addresses of a node with a token."""
     feed = MemoryFeed(rows_at_once=1000)
-    hub = Hub(stores_at(None, tmp_path / "views"), lambda: feed)
-    with TestClient(build_api(hub, "0.0.0.0", Source(lambda: feed), Access(TOKEN)), "http://node.example") as client:
+    hub = Hub(stores_at(None, folder / "views"), lambda: feed)
+    api = build_api(hub, "0.0.0.0", Source(lambda: feed), Access(TOKEN))
+    with TestClient(api, "http://node.example", client=(addresses[0], 1)) as first:
+        yield [first, *(TestClient(api, "http://node.example", client=(one, 1)) for one in addresses[1:])]
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long wrong tokens would have waited."""
+    slept: list[float] = []
+
+    async def noted(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr("headrace.serving.door.asyncio", SimpleNamespace(sleep=noted))
+    return slept
+
+
+def test_guessing_is_slow_and_then_refused(tmp_path: Path, pauses: list[float]) -> None:
+    with asked_from(tmp_path, "192.0.2.1", "192.0.2.2") as (client, other):
         statuses = [client.post("/session", json={"token": f"guess {at}"}).status_code for at in range(25)]
         assert (statuses[0], statuses[-1]) == (401, 429)
+        assert pauses == [FAILED_PAUSE_S] * 20
         assert client.post("/session", json={"token": TOKEN}).status_code == 429
+        assert other.post("/session", json={"token": TOKEN}).status_code == 200
+
+
+def test_guessing_at_bearer_tokens_is_the_same_guessing(tmp_path: Path, pauses: list[float]) -> None:
+    with asked_from(tmp_path, "2001:db8::1", "2001:db8::2", "2001:db8:0:1::1") as (client, neighbour, other):
+        assert [client.get("/views", headers=BEARER).status_code for _ in range(30)] == [200] * 30
+        assert pauses == []
+        client.post("/session", json={"token": TOKEN})
+        guesses = [{"Authorization": f"Bearer guess {at}"} for at in range(30)]
+        statuses = [client.get("/views", headers=guess).status_code for guess in guesses]
+        assert statuses == [401] * 20 + [429] * 10
+        assert len(pauses) == 20
+        assert neighbour.get("/session", headers=BEARER).status_code == 429
+        assert client.get("/ping", headers=guesses[0]).status_code == 200
+        assert client.get("/views").status_code == 200, "a session that is open goes on"
+        assert other.get("/views", headers=BEARER).status_code == 200
+
+
+def test_what_breaks_is_told_as_json_without_what_was_in_it(
+    sales: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: Any) -> None:
+        raise RuntimeError(f"the password is {TOKEN}")
+
+    monkeypatch.setattr(sales.hub.reader, "select", broken)
+    answer = sales.client.get("/views/sales")
+    assert answer.status_code == 500
+    assert answer.json()["error"].startswith("this could not be answered")
+    assert TOKEN not in answer.text
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+    assert answer.headers["cache-control"] == "no-store"
+    assert "GET /views/sales broke" in caplog.text
 
 
 def test_secrets_are_in_no_text_of_what_holds_them() -> None:

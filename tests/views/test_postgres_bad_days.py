@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 
-from headrace.errors import HeadraceError, StoreAway
+from headrace.errors import HeadraceError, InvalidQuery, StoreAway
 from headrace.views.places import ensure_usable
+from headrace.views.postgres.address import PostgresAddress
 from headrace.views.postgres.ownership import Owner
+from headrace.views.postgres.reading import PostgresReader
 from headrace.views.question import asked
 from tests.capture.databases import Postgres
 from tests.servers import free_port
@@ -19,6 +22,7 @@ from tests.views.test_materialiser import Bench
 pytestmark = pytest.mark.system
 
 SECRET = "s3cret-word"
+_TABLES = "select tablename from pg_tables where schemaname = 'shop' and tablename not like 'headrace%'"
 
 
 def test_a_connection_that_breaks_in_a_transaction_leaves_rows_and_offsets_as_they_were(
@@ -199,3 +203,17 @@ def test_reads_go_on_over_connections_that_the_server_has_closed(postgres: Postg
     assert opened.reader.count(("shop", "sales")) == 1
     postgres.execute("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'headrace views'")
     assert len(opened.reader.select(("shop", "sales"), asked(spec())).rows) == 1
+
+
+def test_a_question_that_takes_too_long_is_ended(dsn: str, opened: Opened) -> None:
+    build = opened.store.begin(spec(), TOPIC_ID)
+    opened.store.apply(build, 0, batch(sale("EU")), 1)
+    reader = PostgresReader(PostgresAddress(dsn), lambda: ["shop"], seconds=0.2)
+    with psycopg.connect(dsn) as other:
+        [table] = [name for (name,) in other.execute(_TABLES).fetchall()]
+        other.execute(f'lock table shop."{table}" in access exclusive mode')
+        for ask in (lambda: reader.count(("shop", "sales")), lambda: reader.select(("shop", "sales"), asked(spec()))):
+            with pytest.raises(InvalidQuery, match="took longer than"):
+                ask()
+    assert reader.count(("shop", "sales")) == 1
+    reader.close()

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from headrace.views.sqlite_reading import SqliteStores
+from headrace.errors import InvalidQuery
+from headrace.views.question import asked
+from headrace.views.sqlite_reading import SqliteReader, SqliteStores
 from tests.views.reader_laws import ReaderLaws
 from tests.views.store_laws import TOPIC_ID, Opened, StoreLaws, batch, sale, spec
 
@@ -67,4 +69,16 @@ def test_a_row_is_found_by_its_key_through_the_index(tmp_path: Path) -> None:
         plan = db.execute("EXPLAIN QUERY PLAN SELECT * FROM sales WHERE ifnull(\"region\", x'') = 'EU'").fetchall()
     db.close()
     assert "USING INDEX sales~1~key" in str(plan)
+    opened.close()
+
+
+def test_a_question_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    opened = opened_in(tmp_path)
+    build = opened.store.begin(spec(), TOPIC_ID)
+    opened.store.apply(build, 0, batch(*(sale(f"r{at}", float(at)) for at in range(5000))), 5000)
+    reader = SqliteReader(tmp_path, lambda: ["shop"], seconds=-1.0)
+    for question in (asked(spec(), order="-revenue", limit="1"), asked(spec(), limit="all")):
+        with pytest.raises(InvalidQuery, match="took longer than"):
+            reader.select(("shop", "sales"), question)
+    assert len(opened.reader.select(("shop", "sales"), asked(spec(), limit="all")).rows) == 5000
     opened.close()

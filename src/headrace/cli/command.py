@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import typer
@@ -30,8 +32,8 @@ class Command(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Run the command; turn what it raises into a message and an exit code."""
         try:
-            self._add_pairs(ctx)
-            return super().invoke(ctx)
+            with self._over_pairs(ctx):
+                return super().invoke(ctx)
         except (typer.Exit, typer.Abort, typer.BadParameter):
             raise
         except BrokenPipeError:
@@ -44,17 +46,22 @@ class Command(TyperCommand):
             report(explained(error), as_json=ctx.params.get("output") == "json")
             raise typer.Exit(1) from None
 
-    def _add_pairs(self, ctx: Any) -> None:
-        """Put [client] and [broker] of the settings file before what -X and --set say."""
+    @contextmanager
+    def _over_pairs(self, ctx: Any) -> Iterator[None]:
+        """Put [client] and [broker] of the settings file beneath what -X and --set say."""
         file = ctx.find_root().obj
         if file is None:
+            yield
             return
-        from headrace.cli.defaults import pairs_of
+        from headrace.cli.defaults import BROKER, CLIENT, table_of
+        from headrace.cli.pairs import over_file
 
-        for param in self.params:
-            pairs = pairs_of(file, tuple(_names(ctx)), param, self.params)
-            if pairs:
-                ctx.params[param.name] = [*pairs, *(ctx.params[param.name] or [])]
+        tables = {param.name: table_of(tuple(_names(ctx)), param, self.params) for param in self.params}
+        for name in (name for name, table in tables.items() if table == BROKER):
+            pairs = [f"{key}={value}" for key, value in file.pairs(BROKER).items()]
+            ctx.params[name] = [*pairs, *(ctx.params[name] or [])]
+        with over_file(file.pairs(CLIENT) if CLIENT in tables.values() else {}):
+            yield
 
 
 def _names(ctx: Any) -> list[str]:

@@ -24,8 +24,8 @@ __all__ = [
     "environment_names",
     "is_setting",
     "long_names",
-    "pairs_of",
     "settable",
+    "table_of",
     "variable_of",
     "walk",
 ]
@@ -68,14 +68,15 @@ def defaults_of(file: SettingsFile, path: Keys, params: Sequence[Any]) -> dict[s
     return found
 
 
-def pairs_of(file: SettingsFile, path: Keys, param: Any, params: Sequence[Any]) -> list[str]:
-    """The NAME=VALUE pairs of [client] or [broker] that go before those of an option; none for other options.
+def table_of(path: Keys, param: Any, params: Sequence[Any]) -> str:
+    """The table whose NAME=VALUE pairs lie beneath those of an option: [client] or [broker]; "" for other options.
 
     The client's go along with the address of the log: where there is no such option, -X is for something else.
     """
     to_the_log = any({"HEADRACE_LOG", "HEADRACE_SERVER"} & set(environment_names(other)) for other in params)
-    table = CLIENT if "-X" in param.opts and to_the_log else BROKER if path == ("up",) and "--set" in param.opts else ""
-    return [f"{name}={value}" for name, value in file.pairs(table).items()] if table else []
+    if "-X" in param.opts and to_the_log:
+        return CLIENT
+    return BROKER if path == ("up",) and "--set" in param.opts else ""
 
 
 def ensure_known(file: SettingsFile, root: Any) -> None:

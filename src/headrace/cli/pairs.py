@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from headrace.cli.failures import CommandFailed
 
-__all__ = ["CLIENT_VARIABLE", "as_lines", "client_settings", "name_values"]
+__all__ = ["CLIENT_VARIABLE", "as_lines", "client_layers", "client_settings", "name_values", "over_file"]
 
 CLIENT_VARIABLE = "HEADRACE_CLIENT"
 _FOLD = "\\n"
+_FILE: ContextVar[Mapping[str, str] | None] = ContextVar("client settings of the settings file", default=None)
 
 
 def name_values(pairs: Sequence[str] | None, option: str) -> dict[str, str]:
@@ -28,12 +31,29 @@ def name_values(pairs: Sequence[str] | None, option: str) -> dict[str, str]:
 
 
 def client_settings(pairs: Sequence[str] | None) -> dict[str, str]:
-    """Settings of the Kafka client: what ``HEADRACE_CLIENT`` says, one a line, and over it what was given with ``-X``;
-    ``@FILE`` stands for the lines of a file. Command lines can be seen by others, these two cannot."""
-    found = _lines(os.environ.get(CLIENT_VARIABLE, ""), CLIENT_VARIABLE)
+    """Settings of the Kafka client: what the settings file says, over it ``HEADRACE_CLIENT``, one a line, and over both
+    what was given with ``-X``; ``@FILE`` stands for the lines of a file. Command lines can be seen by others, these
+    cannot."""
+    return {name: value for _, layer in client_layers(_FILE.get() or {}, pairs) for name, value in layer.items()}
+
+
+@contextmanager
+def over_file(file: Mapping[str, str]) -> Iterator[None]:
+    """Within: what the settings file says of the client, beneath what others say."""
+    token = _FILE.set(file)
+    try:
+        yield
+    finally:
+        _FILE.reset(token)
+
+
+def client_layers(file: Mapping[str, str], pairs: Sequence[str] | None) -> list[tuple[str, Mapping[str, str]]]:
+    """Who says what of the client's settings: later ones hold over earlier ones."""
+    flags: dict[str, str] = {}
     for pair in pairs or []:
-        found |= _of_file(pair[1:]) if pair.startswith("@") else name_values([pair], "-X")
-    return found
+        flags |= _of_file(pair[1:]) if pair.startswith("@") else name_values([pair], "-X")
+    said = _lines(os.environ.get(CLIENT_VARIABLE, ""), CLIENT_VARIABLE)
+    return [("file", file), (f"environment {CLIENT_VARIABLE}", said), ("flag", flags)]
 
 
 def _of_file(name: str) -> dict[str, str]:

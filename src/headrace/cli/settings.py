@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -14,8 +15,8 @@ from headrace.cli.defaults import (
     defaults_of,
     is_setting,
     long_names,
-    pairs_of,
     settable,
+    table_of,
     variable_of,
     walk,
 )
@@ -23,7 +24,7 @@ from headrace.cli.failures import CommandFailed
 from headrace.cli.masking import masked
 from headrace.cli.options import Output
 from headrace.cli.output import OutputFormat, print_json, print_line, print_table
-from headrace.cli.pairs import name_values
+from headrace.cli.pairs import client_layers, name_values
 from headrace.cli.settings_file import SettingsFile
 
 __all__ = ["app"]
@@ -109,8 +110,15 @@ def _shared(root: Any, file: SettingsFile | None) -> list[_Shown]:
             name = long_names(param)[0]
             if is_setting(param) and name not in shown:
                 shown[name] = _without_flags(param, file)
-    in_tables = [] if file is None else [(keys, value) for keys, value in file.leaves() if len(keys) > 1]
-    return [*shown.values(), *(_line(".".join(keys), value, file.place(keys)) for keys, value in in_tables if file)]
+    client = {} if file is None else file.pairs(CLIENT)
+    return [*shown.values(), *(_in_tables(file) | _merged(CLIENT, client_layers(client, None), file)).values()]
+
+
+def _in_tables(file: SettingsFile | None) -> dict[str, _Shown]:
+    if file is None:
+        return {}
+    found = {".".join(keys): (keys, value) for keys, value in file.leaves() if len(keys) > 1}
+    return {name: _line(name, value, file.place(keys)) for name, (keys, value) in found.items()}
 
 
 def _without_flags(param: Any, file: SettingsFile | None) -> _Shown:
@@ -140,21 +148,31 @@ def _shown(context: Any, param: Any, file: SettingsFile | None, path: tuple[str,
 
 
 def _pairs(context: Any, file: SettingsFile | None, params: list[Any]) -> list[_Shown]:
-    """What goes to the client and to the broker: the file's, and what flags replace of it."""
+    """What goes to the client and to the broker: the file's, and what the environment and flags replace of it."""
     lines: dict[str, _Shown] = {}
     for param in params:
-        names = set(param.opts) & {"-X", "--set"}
-        if not names or param.param_type_name != "option":
+        if param.param_type_name != "option" or not set(param.opts) & {"-X", "--set"}:
             continue
-        table = CLIENT if "-X" in names else BROKER
-        path = tuple(context.command_path.split()[1:])
-        if file is not None:
-            for name in name_values(pairs_of(file, path, param, params), table):
-                lines[name] = _line(f"{table}.{name}", file.pairs(table)[name], file.place((table, name)))
-        if context.get_parameter_source(param.name).name == "COMMANDLINE":
-            for name, value in name_values(context.params[param.name], "").items():
-                lines[name] = _line(f"{table}.{name}", value, "flag")
+        below = table_of(tuple(context.command_path.split()[1:]), param, params)
+        in_file = file.pairs(below) if file is not None and below else {}
+        is_flag = context.get_parameter_source(param.name).name == "COMMANDLINE"
+        given = context.params[param.name] if is_flag else []
+        if "-X" in param.opts:
+            table, layers = CLIENT, client_layers(in_file, given)
+        else:
+            table, layers = BROKER, [("file", in_file), ("flag", name_values(given, "--set"))]
+        lines |= _merged(table, layers, file)
     return list(lines.values())
+
+
+def _merged(table: str, layers: list[tuple[str, Mapping[str, str]]], file: SettingsFile | None) -> dict[str, _Shown]:
+    """Each pair as the last of those who name it has it."""
+    lines: dict[str, _Shown] = {}
+    for source, layer in layers:
+        for name, value in layer.items():
+            where = file.place((table, name)) if source == "file" and file is not None else source
+            lines[f"{table}.{name}"] = _line(f"{table}.{name}", value, where)
+    return lines
 
 
 def _line(name: str, value: Any, source: str) -> _Shown:

@@ -46,7 +46,8 @@ def up(
         typer.Option(
             metavar="HOST:PORT",
             envvar="HEADRACE_METRICS",
-            help="Where GET /metrics is answered, for Prometheus. Port 0 takes any free port.",
+            help="Where GET /metrics is answered, for Prometheus. No token is asked for there, and labels"
+            " are names of topics and groups. Port 0 takes any free port.",
         ),
     ] = None,
     token: Annotated[

@@ -8,18 +8,21 @@ fences the first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import InvalidRequest
-from headrace.operations.cluster import Cluster, failure
+from headrace.operations.cluster import Cluster, Partition, failure
 from headrace.operations.queues import group_settings
 from headrace.operations.ranges import messages_in
 from headrace.operations.record_json import record_json
 from headrace.operations.share_states import shared_by
 
-__all__ = ["Letter", "Redrive", "dead_letter_topics", "letter_json", "letters_in", "place_of"]
+__all__ = ["Letter", "LetterCounts", "Redrive", "dead_letter_topics", "letter_json", "letters_in", "place_of"]
+
+Bounds = dict[Partition, tuple[int, int]]
+"""Where partitions begin and end."""
 
 _PREFIX = "__dlq.errors."
 _REDRIVEN = "__dlq.redriven"
@@ -46,8 +49,25 @@ class Letter:
     headers: tuple[tuple[str, bytes | None], ...]
 
 
-def dead_letter_topics(cluster: Cluster) -> list[dict[str, Any]]:
+class LetterCounts:
+    """How many dead letters lie in topics, for who asks often: a topic whose bounds are as they were is not read again.
+    Whatever changes the number, also a transaction that ends, moves them."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Bounds, int]] = {}
+
+    def __call__(self, cluster: Cluster, topic: str) -> int:
+        """The dead letters of a topic."""
+        bounds = _bounds(cluster, topic)
+        known = self._known.get(topic)
+        if known is None or known[0] != bounds:
+            known = self._known[topic] = bounds, len(_letters(cluster, bounds))
+        return known[1]
+
+
+def dead_letter_topics(cluster: Cluster, count: Callable[[Cluster, str], int] | None = None) -> list[dict[str, Any]]:
     """The dead-letter topics of all queues: their groups, the letters that lie there, and those that wait to."""
+    count = count or LetterCounts()
     waiting: dict[str, int] = {}
     for one in shared_by(cluster):
         waiting[one.group] = waiting.get(one.group, 0) + one.waiting_dead
@@ -61,7 +81,7 @@ def dead_letter_topics(cluster: Cluster) -> list[dict[str, Any]]:
         {
             "topic": topic,
             "groups": groups,
-            "letters": len(letters_in(cluster, topic)) if topic in existing else 0,
+            "letters": count(cluster, topic) if topic in existing else 0,
             "waiting": sum(waiting[group] for group in groups),
         }
         for topic, groups in sorted(topics.items())
@@ -123,10 +143,18 @@ def _ignore(error: object, message: object) -> None:
 
 def letters_in(cluster: Cluster, topic: str) -> list[Letter]:
     """The dead letters that were not redriven."""
+    return _letters(cluster, _bounds(cluster, topic))
+
+
+def _bounds(cluster: Cluster, topic: str) -> Bounds:
     bounds = cluster.offsets(cluster.partitions(topic))
+    return {place: (bound.start, bound.end) for place, bound in bounds.items()}
+
+
+def _letters(cluster: Cluster, bounds: Bounds) -> list[Letter]:
     found: dict[tuple[int, int], Letter] = {}
     gone: set[tuple[int, int]] = set()
-    for message in messages_in(cluster, {place: (bound.start, bound.end) for place, bound in bounds.items()}):
+    for message in messages_in(cluster, bounds):
         headers = message.headers() or []
         for name, value in headers:
             if name == _REDRIVEN:

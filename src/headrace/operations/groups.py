@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headrace.errors import HeadraceError, InvalidRequest, NotFound, NotNow
+from headrace.errors import HeadraceError, InvalidRequest, NotFound, NotNow, UnknownTopic
 from headrace.operations.cluster import REQUEST_TIMEOUT_S, Cluster, Partition
 from headrace.operations.positions import Position
 from headrace.operations.share_groups import ShareGroup, share_groups
@@ -87,6 +87,7 @@ def move_group(
             f"group {name!r} has no offsets to move.", hint="name the topics to begin with: --topic TOPIC"
         )
     places = [p for topic in wanted for p in cluster.partitions(topic) if not partitions or p[1] in partitions]
+    _ensure_all(wanted, partitions or (), places)
     after = cluster.resolve(position, places)
     if not dry_run:
         _commit(cluster, name, after)
@@ -94,6 +95,14 @@ def move_group(
         {"topic": topic, "partition": index, "before": before.get((topic, index)), "after": after[topic, index]}
         for topic, index in sorted(after)
     ]
+
+
+def _ensure_all(topics: Sequence[str], partitions: Sequence[int], places: Sequence[Partition]) -> None:
+    for index in sorted(set(partitions) - {index for _, index in places}):
+        raise UnknownTopic(
+            f"no partition {index} in {', '.join(topics)}.",
+            hint="`headrace topic describe` shows the partitions a topic has",
+        )
 
 
 def about_group(found: ConsumerGroupDescription | ShareGroup) -> dict[str, Any]:

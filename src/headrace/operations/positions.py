@@ -66,4 +66,6 @@ def parse_time(text: str, now_ms: int) -> int:
             hint="use @2026-01-31, @2026-01-31T12:00:00+01:00 (else UTC), @1769860800 or @-15m (ms, s, m, h, d, w)",
         ) from None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    if moment.timestamp() < 0:
+        raise InvalidRequest(f"{text!r} is before 1970, where times of records begin.", hint="use beginning")
     return int(moment.timestamp() * 1000)

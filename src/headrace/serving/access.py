@@ -45,10 +45,16 @@ class Access:
         """What the sender of a request may do; None: nothing."""
         if not self.needed:
             return Role.CHANGE
-        kind, _, given = headers.get("authorization", "").partition(" ")
-        if kind.lower() == "bearer":
-            return self.role_with(given.strip())
+        given = self.bearer_of(headers)
+        if given is not None:
+            return self.role_with(given)
         return self._of_session(cookie_parser(headers.get("cookie", "")).get(COOKIE, ""))
+
+    @staticmethod
+    def bearer_of(headers: Headers) -> str | None:
+        """The token that a request shows; None: it shows none."""
+        kind, _, given = headers.get("authorization", "").partition(" ")
+        return given.strip() if kind.lower() == "bearer" else None
 
     def role_with(self, given: str) -> Role | None:
         """The role that a token gives."""

@@ -11,6 +11,7 @@ from typing import Any
 from starlette.responses import Response
 
 from headrace.errors import AlreadyExists, HeadraceError, InvalidInput, NotFound, NotNow, RecordTooLarge
+from headrace.serving.door import TooManyGuesses
 from headrace.views.store import Answer, Offsets, version
 
 __all__ = ["ARROW", "FORMATS", "VERSION_HEADER", "failure", "json_response", "table_response"]
@@ -18,7 +19,14 @@ __all__ = ["ARROW", "FORMATS", "VERSION_HEADER", "failure", "json_response", "ta
 ARROW = "application/vnd.apache.arrow.stream"
 VERSION_HEADER = "Headrace-Version"
 FORMATS = ("json", "csv", "arrow")
-_STATUSES = ((NotFound, 404), (RecordTooLarge, 413), (AlreadyExists, 409), (NotNow, 409), (InvalidInput, 400))
+_STATUSES = (
+    (NotFound, 404),
+    (RecordTooLarge, 413),
+    (AlreadyExists, 409),
+    (NotNow, 409),
+    (TooManyGuesses, 429),
+    (InvalidInput, 400),
+)
 
 
 def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

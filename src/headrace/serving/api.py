@@ -34,6 +34,7 @@ from headrace.serving.access import Access, Role
 from headrace.serving.answers import failure, json_response
 from headrace.serving.asking import Asking
 from headrace.serving.bodies import fields_of
+from headrace.serving.door import Door
 from headrace.serving.endpoints import Endpoint, openapi, parameters_of
 from headrace.serving.feeds import Feeds
 from headrace.serving.guard import Guard
@@ -71,13 +72,13 @@ def build_api(
     metrics: NodeMetrics | None = None,
 ) -> Starlette:
     """The app over a hub; ``host`` is where it listens, ``source`` the log that is looked at."""
-    access = access or Access()
+    door = Door(access or Access())
     feeds, sampler = Feeds(source.open_feed), Sampler(source.connect)
     asking = Asking(hub, feeds, sampler, source.asked)
-    watching = Watching(asking)
+    watching, viewing = Watching(asking), Viewing(asking, limits or SqlLimits(), door)
     endpoints = [
-        *view_endpoints(Viewing(hub, limits or SqlLimits(), access, watching.view_frames)),
-        *session_endpoints(Login(access)),
+        *view_endpoints(viewing, watching.view_frames),
+        *session_endpoints(Login(door)),
         *overview_endpoints(Overviewing(asking)),
         *operating_endpoints(Operating(asking)),
         *watching_endpoints(watching),
@@ -93,6 +94,8 @@ def build_api(
             yield
         finally:
             sampler.stop()
+            viewing.close()
+            asking.close()
             await asyncio.to_thread(feeds.close)
             await asyncio.to_thread(hub.stop)
 
@@ -100,25 +103,27 @@ def build_api(
         return json_response(document)
 
     return Starlette(
-        routes=[*_routes(endpoints, access), Route("/openapi.json", described), *_page_routes()],
+        routes=[*_routes(endpoints, door), Route("/openapi.json", described), *_page_routes()],
         lifespan=lifespan,
         middleware=[Middleware(Guard, host=host)],
         exception_handlers={HeadraceError: _told, HTTPException: _refused},
     )
 
 
-def _routes(endpoints: Sequence[Endpoint], access: Access) -> list[Route]:
+def _routes(endpoints: Sequence[Endpoint], door: Door) -> list[Route]:
     by_path: dict[str, dict[str, Endpoint]] = {}
     for one in endpoints:
         by_path.setdefault(one.path, {})[one.method] = one
-    return [Route(path, _handler(by_method, access), methods=list(by_method)) for path, by_method in by_path.items()]
+    return [Route(path, _handler(by_method, door), methods=list(by_method)) for path, by_method in by_path.items()]
 
 
-def _handler(by_method: dict[str, Endpoint], access: Access) -> Callable[[Request], Awaitable[Response]]:
+def _handler(by_method: dict[str, Endpoint], door: Door) -> Callable[[Request], Awaitable[Response]]:
     async def answered(request: Request) -> Response:
         endpoint = by_method["GET" if request.method == "HEAD" else request.method]
-        if (refusal := _refusal(endpoint, access.role_of(request.headers))) is not None:
-            return refusal
+        if endpoint.role is not None:
+            refusal = _refusal(endpoint, await door.role_of(request))
+            if refusal is not None:
+                return refusal
         said = parameters_of(request, endpoint)
         if endpoint.body is not None and endpoint.body.get("additionalProperties") is False:
             said |= await fields_of(request, endpoint.body)
@@ -130,7 +135,7 @@ def _handler(by_method: dict[str, Endpoint], access: Access) -> Callable[[Reques
 
 
 def _refusal(endpoint: Endpoint, role: Role | None) -> Response | None:
-    if endpoint.role is None or role is Role.CHANGE or role is endpoint.role:
+    if role is Role.CHANGE or role is endpoint.role:
         return None
     if role is None:
         refused = failure(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -16,12 +15,13 @@ from headrace.serving.answers import json_response
 from headrace.serving.endpoints import EVENTS, Said
 from headrace.serving.feeds import Feeds
 from headrace.serving.hub import Hub
+from headrace.serving.pool import Pool
 from headrace.serving.sampler import Look, Sampler
 
 __all__ = ["Asking", "group_of", "topic_of"]
 
 AT_ONCE = 8
-PATIENCE_S = 25.0
+LOOKS_AT_ONCE = 4
 STREAMS = 64
 
 T = TypeVar("T")
@@ -30,12 +30,20 @@ _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 class Asking:
-    """What all handlers share."""
+    """What all handlers share. ``reads`` are threads that read views, ``looks`` those that look at the whole, and
+    ``streaming`` those that fetch what streams tell."""
 
     def __init__(self, hub: Hub, feeds: Feeds, sampler: Sampler, asked: Callable[[], Asked]) -> None:
         self.hub, self.feeds, self.sampler, self.asked = hub, feeds, sampler, asked
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self.reads, self.looks = Pool("reads", AT_ONCE), Pool("looks", LOOKS_AT_ONCE, patience_s=None)
+        self.streaming = Pool("streams", AT_ONCE, patience_s=None)
+        self._questions = Pool("questions", AT_ONCE)
         self._streams = 0
+
+    def close(self) -> None:
+        """Begin nothing more."""
+        for pool in (self.reads, self.looks, self.streaming, self._questions):
+            pool.close()
 
     def look(self) -> Look:
         """What was last seen of the cluster; ServerAway if nothing was."""
@@ -56,20 +64,16 @@ class Asking:
         return await self.threaded(asked)
 
     async def threaded(self, work: Callable[[], T]) -> T:
-        """Do something in a thread; ServerAway if it takes too long."""
-        try:
-            async with asyncio.timeout(PATIENCE_S), self._turns:
-                return await asyncio.to_thread(work)
-        except TimeoutError:
-            raise ServerAway(f"there was no answer within {PATIENCE_S:.0f} s") from None
+        """Ask something of the log in a thread; ServerAway if it takes too long."""
+        return await self._questions.run(work)
 
     def stream(self, events: Any) -> Response:
         """Send events for as long as somebody reads them."""
         if self._streams >= STREAMS:
             return json_response({"error": f"{STREAMS} streams are open already"}, 429)
-        self._streams += 1
 
         async def counted() -> Any:
+            self._streams += 1
             try:
                 async for one in events:
                     yield one

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError, InvalidQuery
 from headrace.serving.hub import Hub
+from headrace.serving.pool import Pool
 from headrace.views.catalog import ViewName
 from headrace.views.materialiser import ViewState
 from headrace.views.store import Offsets, offsets_of, version
@@ -51,10 +52,11 @@ class _Place:
         return f"event: {kind}\nid: {version(self.offsets)}\ndata: {text}\n\n".encode()
 
 
-async def follow(hub: Hub, view: ViewName, asked: str | None, until: str | None = None) -> AsyncIterator[bytes]:
-    """The events of a view: from ``asked`` (a version, ``start``, or None for now), until a version or for ever."""
+async def follow(hub: Hub, view: ViewName, asked: str | None, until: str | None, pool: Pool) -> AsyncIterator[bytes]:
+    """The events of a view: from ``asked`` (a version, ``start``, or None for now), until a version or for ever.
+    ``pool`` has the threads that read."""
     state = hub.states[view]
-    starts = await asyncio.to_thread(hub.log_start, state.spec.topic)
+    starts = await pool.run(hub.log_start, state.spec.topic)
     place = _Place(view, state.build, state.spec.topic, _first(state, starts, asked))
     last = None if until is None else offsets_of(until)
     yield f"retry: {RETRY_MS}\n".encode()
@@ -74,7 +76,7 @@ async def follow(hub: Hub, view: ViewName, asked: str | None, until: str | None 
             about = {"view": state_now.spec.full_name, "topic": place.topic}
             yield place.event("rebuilt", {**about, "version": version(place.offsets)})
         busy = False
-        async for events in _news(hub, place, state_now.offsets):
+        async for events in _news(hub, place, state_now.offsets, pool):
             busy = True
             yield events
         if not busy and hub.states.get(view) is state_now:
@@ -97,12 +99,12 @@ def _first(state: ViewState, starts: Offsets, asked: str | None) -> Offsets:
     return {partition: max(wanted.get(partition, 0), start) for partition, start in starts.items()}
 
 
-async def _news(hub: Hub, place: _Place, ends: Offsets) -> AsyncIterator[bytes]:
+async def _news(hub: Hub, place: _Place, ends: Offsets, pool: Pool) -> AsyncIterator[bytes]:
     """What the store has taken in since, in bounded pieces."""
     for partition, end in ends.items():
         while (position := place.offsets.get(partition, 0)) < end:
             try:
-                batch = await asyncio.to_thread(hub.records, place.topic, partition, position, end, READ_BYTES)
+                batch = await pool.run(hub.records, place.topic, partition, position, end, READ_BYTES)
             except HeadraceError:
                 return
             if batch is None or not batch.num_rows:

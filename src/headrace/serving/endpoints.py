@@ -16,6 +16,7 @@ from headrace.serving.access import Role
 __all__ = [
     "EVENTS",
     "Endpoint",
+    "Handler",
     "Parameter",
     "Said",
     "body",
@@ -138,6 +139,7 @@ _STATUSES = {
     409: "not now: the state is another one",
     413: "the body is too large",
     429: "too many at once",
+    500: "a mistake of ours, which the node's own output explains",
     503: "the log or a store does not answer",
 }
 

@@ -2,18 +2,19 @@
 
 A node that listens on the loopback interface answers only to loopback names, so a page of a stranger whose name was
 pointed at 127.0.0.1 gets nothing. A POST with an Origin must come from the page that we serve. Every answer forbids
-what pages do not need.
+what pages do not need, also where something broke: then it says that, and the log says what.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import logging
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headrace.errors import InvalidInput
+from headrace.errors import HeadraceError, InvalidInput
 from headrace.serving.answers import failure
 
 __all__ = ["Guard"]
@@ -27,6 +28,9 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+
+_BROKE = HeadraceError("this could not be answered: a mistake in Headrace", hint="the node's own output says more")
+_logger = logging.getLogger(__name__)
 
 
 class Guard:
@@ -42,8 +46,11 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
+        begun = False
 
         async def send_guarded(message: Message) -> None:
+            nonlocal begun
+            begun = True
             if message["type"] == "http.response.start":
                 given = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
@@ -54,7 +61,13 @@ class Guard:
         if refusal is not None:
             await failure(InvalidInput(refusal), 403)(scope, receive, send_guarded)
             return
-        await self._app(scope, receive, send_guarded)
+        try:
+            await self._app(scope, receive, send_guarded)
+        except Exception:
+            if begun:
+                raise
+            _logger.exception("%s %s broke", scope["method"], scope["path"])
+            await failure(_BROKE, 500)(scope, receive, send_guarded)
 
     def _refusal(self, method: str, headers: Headers) -> str | None:
         host = headers.get("host", "")

@@ -13,6 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headrace.clock import SystemClock
@@ -32,8 +33,23 @@ __all__ = ["Hub", "word_of"]
 
 RETRY_AFTER_S = 0.5
 COUNT_EVERY_S = 1.0
+COUNT_PART = 10
 
 _logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Count:
+    """How many rows a view had, of which build and up to which offsets, and when it may be counted again."""
+
+    rows: int | None = None
+    shape: tuple[int, Offsets] | None = None
+    next_at: float = 0.0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def is_due(self, state: ViewState) -> bool:
+        """Whether it is to be counted anew."""
+        return self.shape != (state.build, state.offsets) and time.monotonic() >= self.next_at
 
 
 class Hub:
@@ -63,7 +79,7 @@ class Hub:
         self._news = asyncio.Event()
         self._changes_feed: Feed | None = None
         self._changes_lock = threading.Lock()
-        self._counts: dict[ViewName, tuple[float, tuple[int, Offsets], int]] = {}
+        self._counts: dict[ViewName, _Count] = {}
         self._trouble: str | None = "the log is not open yet"
 
     def start(self) -> None:
@@ -137,14 +153,30 @@ class Hub:
         return found[0]
 
     def count(self, view: ViewName, state: ViewState) -> int | None:
-        """The number of rows, counted at most once a second and only after changes."""
-        at, seen, number = self._counts.get(view, (0.0, (-1, {}), 0))
-        now, shape = time.monotonic(), (state.build, state.offsets)
-        if seen != shape and now - at > COUNT_EVERY_S:
-            with contextlib.suppress(UnknownView, StoreAway):
-                number = self.reader.count(view)
-                self._counts[view] = (now, shape, number)
-        return number
+        """The number of rows, counted only after changes, and for a tenth of the time at most; None if nobody could.
+
+        While somebody counts, others are told what was known."""
+        known = self._counts.setdefault(view, _Count())
+        if not known.is_due(state) or not known.lock.acquire(blocking=known.rows is None):
+            return known.rows
+        try:
+            if known.is_due(state):
+                self._count(view, state, known)
+        finally:
+            known.lock.release()
+        return known.rows
+
+    def _count(self, view: ViewName, state: ViewState, known: _Count) -> None:
+        began, shape = time.monotonic(), (state.build, state.offsets)
+        try:
+            known.rows = self.reader.count(view)
+            known.shape = shape
+        except (UnknownView, StoreAway):
+            return
+        except InvalidQuery as error:
+            _logger.warning("the rows of view %s.%s are not counted: %s", *view, error.message)
+        ended = time.monotonic()
+        known.next_at = ended + max(COUNT_EVERY_S, (ended - began) * COUNT_PART)
 
     async def news(self, timeout: float) -> None:
         """Return when something has changed, or after the timeout."""

@@ -3,7 +3,6 @@ cluster over the Kafka protocol, so a node and Apache Kafka are looked at in the
 
 from __future__ import annotations
 
-import asyncio
 import time
 from dataclasses import asdict
 from typing import Any
@@ -12,7 +11,14 @@ from starlette.responses import Response
 
 from headrace.errors import InvalidQuery
 from headrace.operations.cluster import Cluster
-from headrace.operations.dead_letters import Redrive, dead_letter_topics, letter_json, letters_in, place_of
+from headrace.operations.dead_letters import (
+    LetterCounts,
+    Redrive,
+    dead_letter_topics,
+    letter_json,
+    letters_in,
+    place_of,
+)
 from headrace.operations.filters import Wanted
 from headrace.operations.groups import about_group, existing_group, lags_of, members_of, move_group
 from headrace.operations.positions import parse_position
@@ -33,7 +39,7 @@ class Operating:
     """The handlers. Each gets what the request says and answers with a value for JSON, or with a response."""
 
     def __init__(self, on: Asking) -> None:
-        self._on = on
+        self._on, self._letters = on, LetterCounts()
 
     async def topics(self, _: Said) -> Any:
         """All topics."""
@@ -88,9 +94,9 @@ class Operating:
         follower.offsets = dict(ends) | {p: at for p, at in (offsets_of(since) if since else {}).items() if p in ends}
 
         async def known() -> dict[int, int]:
-            return await asyncio.to_thread(follower.ends)
+            return await self._on.streaming.run(follower.ends)
 
-        return self._on.stream(paced(follower, known, lambda: self._on.hub.stopping))
+        return self._on.stream(paced(follower, known, lambda: self._on.hub.stopping, self._on.streaming))
 
     async def produce(self, said: Said) -> Any:
         """Write a record."""
@@ -152,7 +158,7 @@ class Operating:
 
     async def dead_letters(self, _: Said) -> Any:
         """The topics of dead letters."""
-        return await self._on.ask(dead_letter_topics)
+        return await self._on.ask(lambda cluster: dead_letter_topics(cluster, self._letters))
 
     async def letters(self, said: Said) -> Any:
         """Dead letters of a topic."""

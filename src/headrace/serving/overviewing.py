@@ -12,6 +12,7 @@ from headrace import __version__
 from headrace.serving.asking import Asking
 from headrace.serving.endpoints import Said
 from headrace.serving.pacing import event
+from headrace.serving.troubles import troubles_of
 
 __all__ = ["Overviewing"]
 
@@ -28,7 +29,7 @@ class Overviewing:
     async def overview(self, _: Said) -> Any:
         """The whole at a glance."""
         self._on.sampler.watched()
-        return await asyncio.to_thread(self._overview)
+        return await self._on.looks.run(self._overview)
 
     def _overview(self) -> dict[str, Any]:
         look, hub = self._on.sampler.look, self._on.hub
@@ -62,28 +63,8 @@ class Overviewing:
             "views_behind": sum(state.behind or 0 for state in views),
             "late": sum(int(one.get("late") or 0) for one in queries),
             "dead": sum(int(one.get("dead") or 0) for one in queries),
-            "troubles": self._troubles(queries),
+            "troubles": troubles_of(look, self._on.sampler.trouble, queries, hub.captures, dict(hub.states)),
         }
-
-    def _troubles(self, queries: list[dict[str, Any]]) -> list[dict[str, str]]:
-        found = []
-        if self._on.sampler.trouble:
-            found.append({"what": "cluster", "name": "the log", "text": self._on.sampler.trouble})
-        for one in queries:
-            if one.get("state") in ("failed", "gone", "waiting"):
-                name = f"{one.get('app')}.{one.get('name')}"
-                why = one.get("last_error") or f"it is {one.get('state')}"
-                found.append({"what": "query", "name": name, "text": str(why), "state": str(one.get("state"))})
-        for (app, name), state in sorted(self._on.hub.states.items()):
-            if state.trouble:
-                found.append({"what": "view", "name": f"{app}.{name}", "text": state.trouble})
-            elif state.bad:
-                found.append(
-                    {"what": "view", "name": f"{app}.{name}", "text": f"{state.bad} bad records; {state.last_bad}"}
-                )
-        look = self._on.sampler.look
-        damaged = [group["group"] for group in (look.groups.values() if look else ()) if group["state"] == "damaged"]
-        return found + [{"what": "group", "name": name, "text": "a record of it cannot be read"} for name in damaged]
 
     async def live(self, _: Said) -> Response:
         """The overview, about once a second."""

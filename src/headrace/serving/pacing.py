@@ -20,6 +20,7 @@ from typing import Any
 from headrace.errors import HeadraceError
 from headrace.operations.filters import Wanted
 from headrace.serving.feeds import Feeds
+from headrace.serving.pool import Pool
 from headrace.serving.reading import CHUNK_BYTES, rows_of
 from headrace.views.store import Offsets, version
 
@@ -83,8 +84,10 @@ async def paced(
     follower: Follower,
     ends: Callable[[], Awaitable[Offsets | None]],
     stopping: Callable[[], bool],
+    pool: Pool,
 ) -> AsyncIterator[bytes]:
-    """Frames of what comes, until the ends are None or the process stops. ``ends`` may wait for news, not for long."""
+    """Frames of what comes, until the ends are None or the process stops. ``ends`` may wait for news, not for long;
+    ``pool`` has the threads that read."""
     yield f"retry: {RETRY_MS}\n\n".encode()
     yield event("start", version(follower.offsets), {"topic": follower.topic, "at": version(follower.offsets)})
     said = time.monotonic()
@@ -94,7 +97,7 @@ async def paced(
             known = await ends()
             if known is None:
                 return
-            frame = await asyncio.to_thread(follower.take, known)
+            frame = await pool.run(follower.take, known)
         except HeadraceError as error:
             yield event("trouble", version(follower.offsets), {"error": error.message})
             await asyncio.sleep(1.0)

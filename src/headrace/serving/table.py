@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.serving.access import Role
 from headrace.serving.answers import FORMATS
-from headrace.serving.endpoints import EVENTS, Endpoint, Parameter, body, listed, number, record, text
+from headrace.serving.endpoints import EVENTS, Endpoint, Handler, Parameter, body, listed, number, record, text
 
 if TYPE_CHECKING:
     from headrace.serving.login import Login
@@ -46,7 +46,7 @@ def metrics_endpoint(metrics: NodeMetrics) -> Endpoint:
     )
 
 
-def view_endpoints(views: Viewing) -> list[Endpoint]:
+def view_endpoints(views: Viewing, frames: Handler) -> list[Endpoint]:
     """Views, and what the node says of itself."""
     rows = record("app", "view", "version", "columns", "rows")
     where = Parameter("where", {"type": "string", "maxLength": 4096}, "COLUMN=VALUE; also != < <= > >=", True)
@@ -97,7 +97,7 @@ def view_endpoints(views: Viewing) -> list[Endpoint]:
             parameters=(text("from", "a version, start, or now"), text("until", "end at this version")),
             media=EVENTS,
         ),
-        Endpoint("GET", "/views/{name}/frames", views.frames, "What changes, a few frames a second.", media=EVENTS),
+        Endpoint("GET", "/views/{name}/frames", frames, "What changes, a few frames a second.", media=EVENTS),
         Endpoint(
             "GET", "/views/{name}/{key:path}", views.row, "One row.", parameters=_WAIT, answer=record("row", "version")
         ),

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from headrace import __version__
 from headrace.errors import InvalidQuery, UnknownView
-from headrace.serving.access import Access
 from headrace.serving.answers import ARROW, failure, json_response, table_response
+from headrace.serving.asking import Asking
 from headrace.serving.bodies import body_of
 from headrace.serving.changes import follow
+from headrace.serving.door import Door, TooManyGuesses
 from headrace.serving.endpoints import Said
-from headrace.serving.hub import Hub, word_of
+from headrace.serving.hub import word_of
+from headrace.serving.pool import Pool
 from headrace.views.catalog import ViewSpec
 from headrace.views.columns import Column
 from headrace.views.materialiser import ViewState
@@ -33,10 +34,13 @@ SQL_AT_ONCE = 4
 class Viewing:
     """The handlers."""
 
-    def __init__(self, hub: Hub, limits: SqlLimits, access: Access, frames: Callable[[Said], Awaitable[Any]]) -> None:
-        self.frames = frames
-        self._hub, self._limits, self._access = hub, limits, access
-        self._sql_turns = asyncio.Semaphore(SQL_AT_ONCE)
+    def __init__(self, on: Asking, limits: SqlLimits, door: Door) -> None:
+        self._on, self._hub, self._limits, self._door = on, on.hub, limits, door
+        self._sql = Pool("sql", SQL_AT_ONCE)
+
+    def close(self) -> None:
+        """Begin nothing more."""
+        self._sql.close()
 
     async def ping(self, _: Said) -> Response:
         """It answers."""
@@ -50,9 +54,15 @@ class Viewing:
         """Ready or not is told to everybody; why not, to those who may look."""
         trouble = self._hub.trouble()
         told: dict[str, Any] = {"ready": trouble is None}
-        if trouble and self._access.role_of(said["request"].headers) is not None:
+        if trouble and await self._may_look(said["request"]):
             told["reason"] = trouble
         return json_response(told, 503 if trouble else 200)
+
+    async def _may_look(self, request: Request) -> bool:
+        try:
+            return await self._door.role_of(request) is not None
+        except TooManyGuesses:
+            return False
 
     async def queries(self, _: Said) -> Response:
         """How queries are doing."""
@@ -64,7 +74,7 @@ class Viewing:
         def listed() -> list[dict[str, Any]]:
             return [_described(state, self._hub.count(view, state)) for view, state in sorted(self._hub.states.items())]
 
-        return json_response(await asyncio.to_thread(listed))
+        return json_response(await self._on.looks.run(listed))
 
     async def view(self, said: Said) -> Response:
         """Rows."""
@@ -88,7 +98,7 @@ class Viewing:
             about = {"app": view[0], "view": view[1], "version": version(offsets)}
             return table_response(answer, about, form, offsets)
 
-        return await asyncio.to_thread(answered)
+        return await self._on.reads.run(answered)
 
     async def row(self, said: Said) -> Response:
         """One row."""
@@ -96,7 +106,7 @@ class Viewing:
         key = _key(state.spec, said["key"])
         if (late := await self._late(said, view)) is not None:
             return late
-        answer = await asyncio.to_thread(self._hub.reader.select, view, by_key(state.spec, key))
+        answer = await self._on.reads.run(self._hub.reader.select, view, by_key(state.spec, key))
         [offsets] = answer.versions.values()
         headers = {"Headrace-Version": version(offsets)}
         if not answer.rows:
@@ -119,10 +129,10 @@ class Viewing:
         return json_response({"error": f"version {wanted} did not come within {timeout:g} s", "version": at}, 409)
 
     async def changes(self, said: Said) -> Response:
-        """Every change."""
+        """Every change. The first event is made before it is answered: so a wrong question is an error."""
         view, _ = self._hub.find(said["name"])
         since = said["last_event_id"] or said.get("from")
-        events = follow(self._hub, view, since, said.get("until"))
+        events = follow(self._hub, view, since, said.get("until"), self._on.streaming)
         first = await anext(events)
 
         async def all_events() -> AsyncIterator[bytes]:
@@ -130,14 +140,13 @@ class Viewing:
             async for event in events:
                 yield event
 
-        return StreamingResponse(all_events(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        return self._on.stream(all_events())
 
     async def query(self, said: Said) -> Response:
         """SQL."""
         request: Request = said["request"]
         statement, parameters, limits = _query(request, await body_of(request), self._limits)
-        async with self._sql_turns:
-            answer = await asyncio.to_thread(self._hub.reader.sql, statement, parameters, limits)
+        answer = await self._sql.run(self._hub.reader.sql, statement, parameters, limits)
         if ARROW in request.headers.get("accept", ""):
             return table_response(answer, {}, "arrow")
         told = {

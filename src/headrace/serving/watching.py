@@ -31,6 +31,9 @@ class Watching:
     async def pipelines(self, _: Said) -> Any:
         """The graph."""
         self._on.sampler.watched()
+        return await self._on.looks.run(self._graph)
+
+    def _graph(self) -> dict[str, Any]:
         look = self._on.sampler.look
         views = [
             {**state.spec.to_json(), "rows": self._on.hub.count(view, state), "state": word_of(state)}
@@ -150,7 +153,7 @@ class Watching:
             now = self._on.hub.states.get(view)
             return dict(now.offsets) if now is not None and now.spec.topic == follower.topic else None
 
-        return self._on.stream(paced(follower, known, lambda: self._on.hub.stopping))
+        return self._on.stream(paced(follower, known, lambda: self._on.hub.stopping, self._on.streaming))
 
 
 def _why(row: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from headrace.views.columns import Column, Kind
 from headrace.views.question import Condition, Question
 from headrace.views.sqlite import SUFFIX, SqliteStore, key_expression
 from headrace.views.statement import Bind, quoted, select, shown_rows
-from headrace.views.store import Answer, Offsets, SqlLimits
+from headrace.views.store import ANSWER_S, Answer, Offsets, SqlLimits, took_too_long
 
 __all__ = ["SqliteReader", "SqliteStores"]
 
@@ -59,10 +59,11 @@ class SqliteStores:
 class SqliteReader:
     """Reads the files of a folder, ``<app>.sqlite`` each."""
 
-    def __init__(self, folder: Path, apps: Callable[[], Sequence[str]]) -> None:
-        """``apps`` says which apps there are now."""
+    def __init__(self, folder: Path, apps: Callable[[], Sequence[str]], seconds: float = ANSWER_S) -> None:
+        """``apps`` says which apps there are now; ``seconds``: how long an answer from one view may take."""
         self._folder = folder
         self._apps = apps
+        self._seconds = seconds
 
     def select(self, view: ViewName, question: Question) -> Answer:
         """Rows of one view."""
@@ -87,7 +88,8 @@ class SqliteReader:
         with closing(self._opened(app)) as db:
             db.execute("BEGIN")
             for number, spec in db.execute("SELECT number, spec FROM headrace_builds WHERE view = ? AND live", (name,)):
-                yield db, _spec(spec), _offsets(db, "main", number)
+                with _bounded(db, self._seconds):
+                    yield db, _spec(spec), _offsets(db, "main", number)
                 return
         raise UnknownView(f"view {app}.{name} is not in its store yet")
 
@@ -179,6 +181,23 @@ def _comparable(column: Column) -> str:
     return f"CAST({quoted(column.name)} AS REAL)" if column.kind is Kind.decimal else quoted(column.name)
 
 
+def _end_in(db: sqlite3.Connection, seconds: float) -> None:
+    """Statements on this connection are interrupted after so many seconds."""
+    deadline = time.monotonic() + seconds
+    db.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_BETWEEN_LOOKS)
+
+
+@contextmanager
+def _bounded(db: sqlite3.Connection, seconds: float) -> Iterator[None]:
+    _end_in(db, seconds)
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if "interrupted" not in str(error):
+            raise
+        raise took_too_long(seconds) from error
+
+
 def _restrict(db: sqlite3.Connection, tables: set[str], limits: SqlLimits, used: set[tuple[str, str]]) -> None:
     """From here on this connection reads views and does nothing else, for a while."""
 
@@ -190,11 +209,10 @@ def _restrict(db: sqlite3.Connection, tables: set[str], limits: SqlLimits, used:
             return sqlite3.SQLITE_DENY
         return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
 
-    deadline = time.monotonic() + limits.seconds
     db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, limits.value_bytes)
     db.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 1000)
     db.set_authorizer(decide)
-    db.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_BETWEEN_LOOKS)
+    _end_in(db, limits.seconds)
 
 
 def _answered(db: sqlite3.Connection, statement: str, parameters: Sequence[Any], limits: SqlLimits) -> Answer:
@@ -234,7 +252,7 @@ def _loose_type(rows: Sequence[tuple[Any, ...]], at: int) -> str:
 def _explained(error: Exception, seconds: float, limits: SqlLimits) -> InvalidQuery:
     text = str(error)
     if "interrupted" in text and seconds >= limits.seconds * 0.9:
-        return InvalidQuery(f"the query took longer than {limits.seconds:g} s", hint="ask for less at a time")
+        return took_too_long(limits.seconds)
     if "not authorized" in text or "prohibited" in text:
         return InvalidQuery("only SELECT over views is allowed", detail=text)
     return InvalidQuery(f"the query cannot be run: {text}")

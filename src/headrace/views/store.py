@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from headrace.views.question import Question
 
 __all__ = [
+    "ANSWER_S",
     "Answer",
     "Applied",
     "BadRecord",
@@ -39,6 +40,7 @@ __all__ = [
     "Store",
     "Stores",
     "offsets_of",
+    "took_too_long",
     "version",
 ]
 
@@ -141,6 +143,15 @@ class Answer:
     rows: list[tuple[Any, ...]]
     versions: dict[str, Offsets]
     truncated: bool = False
+
+
+ANSWER_S = 20.0
+"""How long an answer to a question about one view may take."""
+
+
+def took_too_long(seconds: float) -> InvalidQuery:
+    """The error for a question that did not end in its time."""
+    return InvalidQuery(f"the query took longer than {seconds:g} s", hint="ask for less at a time")
 
 
 @dataclass(frozen=True)

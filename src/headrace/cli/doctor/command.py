@@ -12,11 +12,12 @@ from typing import Any
 import typer
 
 from headrace.cli.command import Command
-from headrace.cli.defaults import defaults_of, is_setting, long_names, variable_of, walk
+from headrace.cli.defaults import BROKER, CLIENT, defaults_of, is_setting, long_names, variable_of, walk
 from headrace.cli.doctor import folder, machine, network
 from headrace.cli.doctor.finding import Check, Finding, Verdict, bad, findings_of, fine
 from headrace.cli.options import Data, Output, Views
 from headrace.cli.output import OutputFormat, print_json, print_line
+from headrace.cli.pairs import client_settings, over_file
 from headrace.cli.settings_file import SettingsFile
 from headrace.cli.start import DEFAULT_DATA, DEFAULT_HTTP, DEFAULT_LISTEN
 from headrace.errors import HeadraceError
@@ -35,6 +36,8 @@ _MACHINE = (
     machine.memory,
     machine.clock,
 )
+_HTTP_PORT = 8080
+_ADDRESSES = (("listen", DEFAULT_LISTEN, 9092), ("http", DEFAULT_HTTP, _HTTP_PORT), ("metrics", "", 9308))
 
 
 @app.command(cls=Command)
@@ -81,13 +84,14 @@ def _checks(ctx: Any, data: Path, views: str | None) -> Iterator[tuple[str, Chec
     yield "settings", settings.check
     data = Path(settings.value("data", str(data)) if _is_default(ctx, "data") else data)
     yield from folder.checks(data)
-    for name, default, other in (
-        ("listen", DEFAULT_LISTEN, "--listen HOST:PORT"),
-        ("http", DEFAULT_HTTP, "--http HOST:PORT"),
-    ):
+    for name, default, default_port in _ADDRESSES:
         address = settings.value(name, default).partition(",")[0]
-        if address != "none":
-            yield f"port {name}", partial(network.port, name, address, other)
+        if address not in ("", "none"):
+            yield f"port {name}", partial(network.port, name, address, f"--{name} HOST:PORT", default_port)
+    http = settings.value("http", DEFAULT_HTTP).partition(",")[0]
+    if http != "none":
+        tokens = settings.value("token", ""), settings.value("read-token", "")
+        yield "token", partial(network.guarded, http, _HTTP_PORT, *tokens)
     server, asked = settings.server()
     yield "log", partial(network.log_server, server, settings.client(), asked=asked)
     views = views or settings.value("views", "")
@@ -127,8 +131,12 @@ class _Settings:
         for path in (("up",), *self._commands):
             for param in self._commands[path]:
                 if name in long_names(param) and is_setting(param):
-                    return self._of(path, param) or default
+                    return self._of(path, param) or self._of_broker(name) or default
         return default
+
+    def _of_broker(self, name: str) -> str | None:
+        """What [broker] says of an address that has an option of its own."""
+        return None if self._file is None else self._file.pairs(BROKER).get(f"headrace.{name}.listener")
 
     def server(self) -> tuple[str, bool]:
         """Where the log is, and whether somebody said so."""
@@ -138,8 +146,9 @@ class _Settings:
         return DEFAULT_LISTEN, False
 
     def client(self) -> dict[str, str]:
-        """The client's settings."""
-        return {} if self._file is None else self._file.pairs("client")
+        """The client's settings, as every command has them."""
+        with over_file({} if self._file is None else self._file.pairs(CLIENT)):
+            return client_settings(None)
 
     def _of(self, path: tuple[str, ...], param: Any) -> str | None:
         variable = variable_of(param)

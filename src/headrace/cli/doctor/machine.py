@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.metadata
 import importlib.util
 import os
@@ -12,25 +13,31 @@ import subprocess
 import sys
 import time
 import zoneinfo
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headrace import __version__
 from headrace.cli.doctor.finding import Finding, bad, fine, so_so
 from headrace.cli.output import size
 
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
 __all__ = ["clock", "java", "kernel", "limits", "memory", "packages", "python"]
 
 _EXTRAS = {
-    "pipelines": (("pyspark", "polars", "pandas", "numpy", "google.protobuf"), "`headrace run` and apps"),
-    "postgres": (("psycopg",), "views in PostgreSQL"),
-    "capture": (("psycopg", "pymysql"), "change capture from databases"),
+    "pipelines": "`headrace run` and apps",
+    "postgres": "views in PostgreSQL",
+    "capture": "change capture from databases",
+    "tracing": "traces",
 }
 _OLDEST_JAVA = 17
 _FILES_WANTED = 10_000
 _MEMORY_WANTED = 1 << 30
 _SANE_YEARS = range(2024, 2100)
 _JUMP_S = 0.5
+_TIMEX_BYTES, _TIME_ERROR = 512, 5
 
 
 def python() -> Iterator[Finding]:
@@ -54,36 +61,58 @@ def kernel() -> Iterator[Finding]:
 
 
 def packages() -> Iterator[Finding]:
-    """Required packages, and what each extra makes possible."""
-    missing = [name for name in _required() if not _is_there(name)]
-    if missing:
-        yield bad("packages", f"missing: {', '.join(missing)}", "pip install --force-reinstall headrace")
-    for extra, (modules, use) in _EXTRAS.items():
-        lacking = [name for name in modules if importlib.util.find_spec(name.partition(".")[0]) is None]
-        if lacking:
-            yield so_so(
-                f"extra {extra}",
-                f"without {', '.join(lacking)}: no {use}",
-                f"pip install 'headrace[{extra}]', if you want it",
-            )
-        else:
-            yield fine(f"extra {extra}", f"{use}: installed")
+    """Required packages, and what each extra makes possible: whether they are there, in versions that fit."""
+    from packaging.requirements import Requirement
+
+    wanted = [Requirement(line) for line in _requirements()]
+    required = [one for one in wanted if _is_for("", one)]
+    if not required:
+        yield so_so("packages", "nothing says what Headrace needs: it was not installed", "pip install headrace")
+        return
+    problems = [problem for one in required if (problem := _missing(one) or _misfit(one))]
+    if problems:
+        yield bad("packages", "; ".join(problems), "pip install --force-reinstall headrace")
+    else:
+        yield fine("packages", f"all {len(required)} are there, in versions that fit")
+    for extra, use in _EXTRAS.items():
+        yield _extra(extra, use, [one for one in wanted if one not in required and _is_for(extra, one)])
 
 
-def _required() -> list[str]:
+def _extra(extra: str, use: str, wanted: Sequence[Requirement]) -> Finding:
+    check, todo = f"extra {extra}", f"pip install 'headrace[{extra}]'"
+    lacking = [one.name for one in wanted if _missing(one)]
+    misfits = [problem for one in wanted if not _missing(one) and (problem := _misfit(one))]
+    if misfits:
+        return bad(check, f"{'; '.join(misfits)}: {use} may not work", todo)
+    if lacking:
+        return so_so(check, f"without {', '.join(lacking)}: no {use}", f"{todo}, if you want it")
+    return fine(check, f"{use}: installed")
+
+
+def _requirements() -> list[str]:
     try:
-        wanted = importlib.metadata.requires("headrace") or []
+        return importlib.metadata.requires("headrace") or []
     except importlib.metadata.PackageNotFoundError:
         return []
-    return [re.split(r"[\s<>=!~;\[]", line, maxsplit=1)[0] for line in wanted if "extra ==" not in line]
 
 
-def _is_there(name: str) -> bool:
+def _is_for(extra: str, wanted: Requirement) -> bool:
+    return wanted.marker is None or wanted.marker.evaluate({"extra": extra})
+
+
+def _missing(wanted: Requirement) -> str | None:
     try:
-        importlib.metadata.version(name)
+        importlib.metadata.version(wanted.name)
     except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
+        return f"{wanted.name} is missing"
+    return None
+
+
+def _misfit(wanted: Requirement) -> str | None:
+    version = importlib.metadata.version(wanted.name)
+    if wanted.specifier.contains(version, prereleases=True):
+        return None
+    return f"{wanted.name} is {version}, not {wanted.specifier}"
 
 
 def java() -> Iterator[Finding]:
@@ -184,6 +213,10 @@ def clock() -> Iterator[Finding]:
         yield so_so(
             "clock", f"it jumped by {jump:.1f} s within 0.1 s", "see what sets the clock: it should slew, not step"
         )
+    elif not _is_synchronised():
+        yield so_so(
+            "clock", "nothing keeps it right, says the kernel", "timedatectl set-ntp true, or start chrony or ntpd"
+        )
     else:
         yield fine("clock", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()))
     try:
@@ -194,3 +227,12 @@ def clock() -> Iterator[Finding]:
             "the system has no time zone database",
             "install tzdata (apt install tzdata, pip install tzdata)",
         )
+
+
+def _is_synchronised() -> bool:
+    """Whether something keeps the clock right; also where the kernel may not be asked."""
+    try:
+        state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
+    except (OSError, AttributeError):
+        return True
+    return bool(state != _TIME_ERROR)

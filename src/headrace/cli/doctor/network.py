@@ -14,15 +14,15 @@ from headrace.cli.masking import masked
 from headrace.errors import HeadraceError
 from headrace.settings import host_port
 
-__all__ = ["log_server", "port", "views"]
+__all__ = ["guarded", "log_server", "port", "views"]
 
 _LISTENING = "0A"
 
 
-def port(name: str, address: str, other: str) -> Iterator[Finding]:
+def port(name: str, address: str, other: str, default_port: int = 9092) -> Iterator[Finding]:
     """Whether a node could listen there, and else who does."""
     try:
-        host, number = host_port(address)
+        host, number = host_port(address, default_port)
     except HeadraceError as error:
         yield bad(f"port {name}", error.message, f"say HOST:PORT with {other}")
         return
@@ -66,6 +66,16 @@ def _holder(number: int) -> str | None:
                     words = (process / "cmdline").read_bytes().split(b"\0")
                     return f"process {process.name} ({b' '.join(words[:3]).decode(errors='replace').strip()})"
     return None
+
+
+def guarded(http: str, default_port: int, token: str, read_token: str) -> Iterator[Finding]:
+    """Whether the web server would be refused, because others reach it and no token is asked of them."""
+    from headrace.node import Tokens, WebAddress, ensure_guarded
+
+    try:
+        ensure_guarded(WebAddress(*host_port(http, default_port)), Tokens(token or None, read_token or None))
+    except HeadraceError as error:
+        yield bad("token", error.message, error.hint or "set HEADRACE_TOKEN")
 
 
 def log_server(server: str, client: Mapping[str, str], *, asked: bool) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ from psycopg import conninfo
 
 from headrace.errors import HeadraceError, InvalidConfig, StoreAway
 
-__all__ = ["Connection", "PostgresAddress", "execute", "fetch"]
+__all__ = ["Connection", "PostgresAddress", "end_in", "execute", "fetch"]
 
 OLDEST = 15
 """The first version whose unique indexes can say that null equals null."""
@@ -142,6 +142,11 @@ class PostgresAddress:
 def execute(connection: Connection, statement: str, values: Sequence[Any] | None = None) -> int:
     """Run a statement (its parameters are $1, $2, ...); how many rows it touched."""
     return connection.execute(statement.encode(), values).rowcount
+
+
+def end_in(connection: Connection, seconds: float) -> None:
+    """Until the transaction's end no statement takes longer."""
+    execute(connection, f"SET LOCAL statement_timeout = {max(1, int(seconds * 1000))}")
 
 
 def fetch(connection: Connection, statement: str, values: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:

@@ -17,13 +17,13 @@ import psycopg
 from headrace.errors import InvalidQuery, StoreAway, UnknownView
 from headrace.views.catalog import ViewName, ViewSpec
 from headrace.views.columns import Column
-from headrace.views.postgres.address import Connection, PostgresAddress, execute, fetch
+from headrace.views.postgres.address import Connection, PostgresAddress, end_in, execute, fetch
 from headrace.views.postgres.strangers import answered
 from headrace.views.postgres.tables import Schema
 from headrace.views.postgres.types import given, postgres_type, shown
 from headrace.views.question import Condition, Question
 from headrace.views.statement import Bind, quoted, select, shown_rows
-from headrace.views.store import Answer, Offsets, SqlLimits
+from headrace.views.store import ANSWER_S, Answer, Offsets, SqlLimits, took_too_long
 
 __all__ = ["PostgresReader"]
 
@@ -43,8 +43,9 @@ class _Moved(Exception):
 class PostgresReader:
     """Reads the schemas of a database, one for each app."""
 
-    def __init__(self, address: PostgresAddress, apps: Callable[[], Sequence[str]]) -> None:
-        """``apps`` says which apps there are now."""
+    def __init__(self, address: PostgresAddress, apps: Callable[[], Sequence[str]], seconds: float = ANSWER_S) -> None:
+        """``apps`` says which apps there are now; ``seconds``: how long an answer from one view may take."""
+        self._seconds = seconds
         self._address = address
         self._apps = apps
         self._idle: list[Connection] = []
@@ -91,11 +92,14 @@ class PostgresReader:
         def snapshot(db: Connection) -> T:
             with db.transaction():
                 execute(db, _SNAPSHOT)
+                end_in(db, self._seconds)
                 for number, spec, offsets in _live(db, schema, name):
                     try:
                         return read(db, ViewSpec.from_json(spec), schema.table(name, number), dict(offsets))
                     except _NOT_THERE:
                         raise _Moved from None
+                    except psycopg.errors.QueryCanceled:
+                        raise took_too_long(self._seconds) from None
             raise UnknownView(f"view {app}.{name} is not in its store yet")
 
         for _ in range(ATTEMPTS):

@@ -23,11 +23,11 @@ from psycopg import sql
 
 from headrace.errors import InvalidQuery
 from headrace.views.columns import Column
-from headrace.views.postgres.address import Connection, execute, fetch
+from headrace.views.postgres.address import Connection, end_in, execute, fetch
 from headrace.views.postgres.tables import Schema
 from headrace.views.postgres.types import ResultType, result_type
 from headrace.views.statement import quoted
-from headrace.views.store import Answer, Offsets, SqlLimits
+from headrace.views.store import Answer, Offsets, SqlLimits, took_too_long
 
 __all__ = ["answered", "with_parameters"]
 
@@ -108,7 +108,7 @@ def _attempt(db: Connection, apps: Sequence[str], text: str, limits: SqlLimits) 
     """Ask once. A view that is swapped between the snapshot and the statement is seen by its build afterwards."""
     with db.transaction(force_rollback=True):
         execute(db, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        execute(db, f"SET LOCAL statement_timeout = {max(1, int(limits.seconds * 1000))}")
+        end_in(db, limits.seconds)
         readable = _readable(db, apps)
         path = ", ".join(quoted(app) for app in dict.fromkeys(view.app for view in readable.values()))
         execute(db, f"SET LOCAL search_path = {path + ', ' if path else ''}pg_catalog, pg_temp")
@@ -233,7 +233,7 @@ def _explained(error: Exception, seconds: float, limits: SqlLimits) -> InvalidQu
         return InvalidQuery(f"the query cannot be run: {error}")
     state = error.sqlstate or ("22" if isinstance(error, psycopg.DataError) else "08")
     if state == "57014" and seconds >= limits.seconds * 0.9:
-        return InvalidQuery(f"the query took longer than {limits.seconds:g} s", hint="ask for less at a time")
+        return took_too_long(limits.seconds)
     if state[:2] in ("08", "40", "53", "55", "57", "58", "XX"):
         return None
     return InvalidQuery(f"the query cannot be run: {error.diag.message_primary or error}")
