@@ -83,5 +83,8 @@ def test_state_is_shown_and_a_stopped_query_goes_on_in_other_buckets(tmp_path: P
             **{f"c{n}": 1 for n in range(12)}, "c1": 3, "c2": 2, "c3": 2, "late": 2, "new": 1,
         }  # fmt: skip
         assert {row["_bucket"] for row in found["shown"]} == {0, 1, 2}
+        pattern = ran("state", "show", "shop.pairs", "late", *data, "-o", "json").ndjson
+        assert {one["table"]: one["rows"] > 0 for one in pattern} == {"progress": True, "rows": True}
+        assert "operator 0, table progress, by customer: " in ran("state", "show", "shop.pairs", *data).out
     finally:
         node.stop()

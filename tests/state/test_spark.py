@@ -140,3 +140,41 @@ def test_held_rows_come_out_when_the_watermark_passes_and_windows_over_them_clos
         assert (row["n"], row["final"]) == (3, True)
         (letter,) = under.letters("holding.minutes.dead")
         assert letter.reason == "nobody"
+
+
+def test_operators_on_two_branches_keep_their_own_state_over_a_rescale(tmp_path: Path) -> None:
+    app = hr.App("shop")
+    for name in ("orders", "visits"):
+        app.stream(name, SCHEMA, event_time="at")
+
+    @app.view(key="who")
+    def both(orders, visits):
+        bought, seen = hr.aggregate(orders, by="who", n=hr.sum("n")), hr.aggregate(visits, by="who", n=hr.sum("n"))
+        return hr.join(bought, seen, on="who")
+
+    at = "2026-01-01T00:00:00Z"
+    with AppUnderTest(app, tmp_path) as under:
+        under.send("orders", {"who": "a", "n": 1, "at": at}, {"who": "b", "n": 2, "at": at})
+        under.send("visits", {"who": "a", "n": 100, "at": at}, {"who": "b", "n": 200, "at": at})
+        before = {row["who"]: row for row in under.view("both")}
+        under.stop()
+        folder = checkpoint(tmp_path, "shop", "both")
+        kept = sums(folder)
+        assert kept == {0: {"a": 1, "b": 2}, 1: {"a": 100, "b": 200}}, "in the order of the function's calls"
+        assert rescale(shared_spark, under.cluster, folder, 3) == 2
+        under.start()
+        under.send("orders", {"who": "a", "n": 10, "at": at})
+        under.send("visits", {"who": "b", "n": 1000, "at": at})
+        assert sums(folder) == {0: {"a": 11, "b": 2}, 1: {"a": 100, "b": 1200}}
+        after = {row["who"]: row for row in under.view("both")}
+        moved = {
+            who: {name: row[name] - before[who][name] for name in row if name != "who"} for who, row in after.items()
+        }
+        assert sorted(moved["a"].values()) == [0, 10]
+        assert sorted(moved["b"].values()) == [0, 1000]
+
+
+def sums(folder: Path) -> dict[int | None, dict[str, int]]:
+    """What the aggregations of a query keep, by the operator's number."""
+    tables = [one for one in read_state(shared_spark(), folder) if one.table == "groups"]
+    return {one.operator: {row["who"]: row["sum _v0"] for row in one.rows.to_dicts()} for one in tables}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ import polars as pl
 from headrace.errors import HeadraceError
 from headrace.pipelines.folders import open_folder
 from headrace.pipelines.state.chunks import merged
+from headrace.pipelines.state.dead import readable
 from headrace.pipelines.state.log import BucketLog, Head
 from headrace.pipelines.state.operator import ID
 
@@ -39,9 +41,21 @@ class TableState:
     """Its columns, and ``_bucket``."""
 
     def of_key(self, key: str) -> pl.DataFrame:
-        """The rows of a key: the values that rows are looked up by, as text, with commas between."""
-        text = pl.concat_str([pl.col(name).cast(pl.String).fill_null("null") for name in self.by], separator=",")
-        return self.rows.filter(text == key) if self.by else self.rows
+        """The rows of a key: what they are looked up by, or what decides their bucket, as text, with commas between."""
+        rows = readable(self.rows)
+        wanted = [_text(rows, columns) == key for columns in {self.by, self.key} if columns]
+        return self.rows.filter(rows.select(pl.any_horizontal(wanted)).to_series()) if wanted else self.rows
+
+    def shown(self, limit: int, key: str | None = None) -> tuple[int, list[dict[str, Any]]]:
+        """How many rows there are (of a key), and some of them as JSON has them."""
+        rows = self.rows if key is None else self.of_key(key)
+        return len(rows), [json.loads(line) for line in readable(rows.head(limit)).write_ndjson().splitlines()]
+
+
+def _text(rows: pl.DataFrame, columns: Sequence[str]) -> pl.Expr:
+    nested = {name for name, kind in rows.schema.items() if kind.is_nested()}
+    texts = [pl.struct(n).struct.json_encode() if n in nested else pl.col(n).cast(pl.String) for n in columns]
+    return pl.concat_str([text.fill_null("null") for text in texts], separator=",")
 
 
 class _Read:
