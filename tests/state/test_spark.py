@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from headrace.pipelines.state.inspect import read_state
 from headrace.pipelines.state.operator import ID
 from headrace.testing import AppUnderTest, Crash
 from headrace.testing.app import shared_spark
+from tests.state.failing import status_of
 
 pytestmark = pytest.mark.system
 
@@ -178,3 +181,56 @@ def sums(folder: Path) -> dict[int | None, dict[str, int]]:
     """What the aggregations of a query keep, by the operator's number."""
     tables = [one for one in read_state(shared_spark(), folder) if one.table == "groups"]
     return {one.operator: {row["who"]: row["sum _v0"] for row in one.rows.to_dicts()} for one in tables}
+
+
+@dataclass(frozen=True)
+class OnABadDisk(Totals):
+    """Totals; as long as there is a file, what is kept of a batch with ``bad`` is damaged on its way to the store."""
+
+    file: str
+
+    def step(self, state, delta, watermark_us):
+        if Path(self.file).exists() and "bad" in delta["rows"]["who"]:
+            damage_the_next_chunk()
+        return super().step(state, delta, watermark_us)
+
+
+def damage_the_next_chunk():
+    """In a worker, which does not keep what it wrote, so that it has to be read."""
+    from headrace.pipelines.state import log
+    from headrace.pipelines.state.cache import worker_cache
+
+    encode, worker_cache.put = log.encode, lambda *of: delattr(worker_cache, "put")
+
+    def damaged(changes):
+        log.encode = encode
+        return encode(changes)[:-1]
+
+    log.encode = damaged
+
+
+def test_damaged_state_is_named_to_the_user_and_built_anew_as_the_error_says(tmp_path: Path) -> None:
+    app, file = hr.App("sums"), tmp_path / "disk is bad"
+    file.touch()
+    app.stream("rows", SCHEMA, event_time="at", lateness="1 minute")
+
+    @app.view(key="who")
+    def totals(rows):
+        return keyed({"rows": Keyed(rows, ["who"])}, OnABadDisk(str(file)), struct("who string, total long"))
+
+    row = {"who": "bad", "n": 1, "at": "2026-01-01T00:00:00Z"}
+    chunk = r"DamagedChunk: chunk 0 of bucket \d of the state of sums\.totals, operator 0 cannot be read\."
+    with AppUnderTest(app, tmp_path) as under:
+        under.send("rows", row)
+        with pytest.raises(HeadraceError, match=chunk):
+            under.send("rows", row)
+        status = status_of(under, "totals")
+        assert (status.state, status.restarts) == ("failed", 0)
+        assert re.search(rf"{chunk}.* remove the query's folder among the checkpoints", status.last_error)
+        under.stop()
+        file.unlink()
+        shutil.rmtree(checkpoint(tmp_path, "sums", "totals"))
+        under.rebuild = True
+        under.start()
+        under.settle()
+        assert under.view("totals") == [{"who": "bad", "total": 2}]
