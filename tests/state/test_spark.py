@@ -234,3 +234,31 @@ def test_damaged_state_is_named_to_the_user_and_built_anew_as_the_error_says(tmp
         under.start()
         under.settle()
         assert under.view("totals") == [{"who": "bad", "total": 2}]
+
+
+def test_sessions_behind_another_operator_have_a_number_and_state_of_their_own(tmp_path: Path) -> None:
+    app = hr.App("visits")
+    app.stream("rows", SCHEMA, event_time="at", lateness="10 seconds")
+    app.table("people", "name string, age long", key="name")
+
+    @app.view(key=["visit", "who"])
+    def visits(rows, people):
+        seen = hr.enrich(rows, people, on={"who": "name"}, as_of="at")
+        return seen.groupBy(hr.session("5 seconds").alias("visit"), "who").agg(F.count("*").alias("n"))
+
+    def row(second: int) -> dict[str, object]:
+        return {"who": "a", "n": 1, "at": f"2026-01-01T00:00:{second:02}Z"}
+
+    with AppUnderTest(app, tmp_path) as under:
+        under.send("rows", row(10))
+        under.send("rows", row(21))
+        under.stop()
+        folder = checkpoint(tmp_path, "visits", "visits")
+        kept = {(one.operator, one.table): len(one.rows) for one in read_state(shared_spark(), folder)}
+        assert kept == {(0, "held"): 1, (1, "ends"): 1, (1, "rows"): 1}, "one waits, one is in a session"
+        assert rescale(shared_spark, under.cluster, folder, 5) == 2
+        under.start()
+        under.send("rows", row(59))
+        under.send("rows", row(59))
+        found = [(row["visit"][17:19], row["n"], row["final"]) for row in under.view("visits")]
+        assert found[:2] == [("10", 1, True), ("21", 1, True)]
