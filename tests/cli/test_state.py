@@ -46,7 +46,8 @@ def totals(node: Headrace) -> dict[str, int]:
 
 def test_state_is_shown_and_a_stopped_query_goes_on_in_other_buckets(tmp_path: Path) -> None:
     node = Headrace(tmp_path)
-    cli, file, data = Cli(node.bootstrap), tmp_path / "shop.py", ("--data", str(node.data))
+    cli = Cli(node.bootstrap, env={"HEADRACE_STATE_CACHE_MB": "0"})  # every bucket is larger than that
+    file, data = tmp_path / "shop.py", ("--data", str(node.data))
     file.write_text(APP)
 
     def ran(*arguments: str) -> Any:
@@ -65,6 +66,8 @@ def test_state_is_shown_and_a_stopped_query_goes_on_in_other_buckets(tmp_path: P
         send(node, 1, *((f"c{number}", 10) for number in range(12)), ("c1", 0), ("c2", 0))
         send(node, 9, ("late", 1))
         run()
+        warned = (node.data / "spark" / "spark.log").read_text()
+        assert "Hint: stop the app and put the keys into more buckets: `headrace query rescale shop.spent" in warned
         assert dead() == {"spent": 0, "pairs": 2}, "the rows that the condition divides by zero for"
         assert "by customer: 1 rows" in ran("state", "show", "shop.spent", "c1", *data).out
 
@@ -83,5 +86,8 @@ def test_state_is_shown_and_a_stopped_query_goes_on_in_other_buckets(tmp_path: P
             **{f"c{n}": 1 for n in range(12)}, "c1": 3, "c2": 2, "c3": 2, "late": 2, "new": 1,
         }  # fmt: skip
         assert {row["_bucket"] for row in found["shown"]} == {0, 1, 2}
+        pattern = ran("state", "show", "shop.pairs", "late", *data, "-o", "json").ndjson
+        assert {one["table"]: one["rows"] > 0 for one in pattern} == {"progress": True, "rows": True}
+        assert "operator 0, table progress, by customer: " in ran("state", "show", "shop.pairs", *data).out
     finally:
         node.stop()

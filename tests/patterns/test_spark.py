@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 import headrace as hr
-from headrace.errors import InvalidDeclaration
+from headrace.errors import HeadraceError, InvalidDeclaration
 from headrace.testing import AppUnderTest, Crash
+from tests.state.failing import status_of
 
 pytestmark = pytest.mark.system
 
@@ -75,3 +76,26 @@ def test_a_mistake_is_found_before_anything_runs(tmp_path: Path) -> None:
         AppUnderTest(app, tmp_path) as under,
     ):
         under.view("found")
+
+
+def test_a_pattern_over_its_limit_is_stopped_and_says_the_limit(tmp_path: Path) -> None:
+    app = hr.App("limits")
+    app.stream("payments", SCHEMA, event_time="at", lateness="1 second")
+
+    @app.derive()
+    def ways(payments):
+        define = {"A": "sum(B.amount) >= 0 or amount > 0", "C": "amount < 0"}
+        return hr.match(payments, by="card", pattern="(A | B)+ C", define=define, max_partials=2)
+
+    limit = "TooManyPartialMatches: pattern .* has more than 2 partial matches for card='a'"
+    with AppUnderTest(app, tmp_path) as under:
+
+        def pay() -> None:
+            under.send("payments", *(paid("a", 1.0, second) for second in range(20)), paid("z", 1.0, 50))
+            under.send("payments", paid("z", 1.0, 59))
+
+        with pytest.raises(HeadraceError, match=limit):
+            pay()
+        status = status_of(under, "ways")
+        assert (status.state, status.restarts) == ("failed", 0), "it would be the same again"
+        assert status.last_error.endswith("use reluctant quantifiers (A*?), or raise max_partials")

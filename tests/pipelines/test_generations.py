@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
@@ -9,13 +10,16 @@ from typing import Any
 
 import pytest
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, TooManyPartialMatches
 from headrace.pipelines.declarations import Kind, Query
 from headrace.pipelines.fingerprint import fingerprint
 from headrace.pipelines.generations import ChangedQuery, Generation, choose, generations_of
 from headrace.pipelines.marks import Mark, mark_key
 from headrace.pipelines.places import Place
 from headrace.pipelines.running import reason
+from headrace.pipelines.state.chunks import DamagedChunk
+from headrace.pipelines.state.keyed_state import WrongSeed
+from headrace.pipelines.state.own import WrongResult
 
 HERE = Place(__file__, 1)
 RATE = 2
@@ -119,3 +123,15 @@ def test_the_reason_of_a_failure_is_one_line() -> None:
     assert reason(RuntimeError("An error occurred while calling o1.stop.\n: a.TimeoutException: 5 s\n\tat a.b")) == (
         "a.TimeoutException: 5 s"
     )
+
+
+@pytest.mark.parametrize("kind", [DamagedChunk, TooManyPartialMatches, WrongResult, WrongSeed])
+def test_what_operators_raise_in_workers_is_told_whole(kind: type[HeadraceError]) -> None:
+    try:
+        try:
+            raise ValueError("the cause")
+        except ValueError as cause:
+            raise kind("it is so.", detail="that much", hint="do this") from cause
+    except HeadraceError as error:
+        text = "[STREAM_FAILED] Query ended: PythonException: " + "".join(traceback.format_exception(error))
+    assert reason(RuntimeError(f"{text}\n\tat a.b")) == f"{kind.__name__}: it is so. Detail: that much Hint: do this"

@@ -105,6 +105,15 @@ def test_a_query_that_keeps_failing_is_stopped_and_says_why(broker: str) -> None
     assert "failed 5 times and is stopped: no such coin" in watched.told[-1]
 
 
+def test_what_a_worker_raised_for_good_is_not_tried_again(broker: str) -> None:
+    text = "Traceback (most recent call last):\n  in step\nheadrace.errors.TooManyPartialMatches: too many.\n\tat a.b"
+    job = Job(broker, Query(RuntimeError(text)))
+    watched = Watched(job)
+    assert watched.query.join(60)
+    assert (job.started, watched.last["state"]) == (1, "failed")
+    assert watched.last["last_error"] == "TooManyPartialMatches: too many."
+
+
 def test_a_query_that_got_a_batch_done_has_not_failed_in_a_row(broker: str) -> None:
     fails = [Query(HeadraceError("now and then")) for _ in range(ATTEMPTS - 1)]
     works = Query(batch=1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from headrace.pipelines.state.inspect import read_state
 from headrace.pipelines.state.operator import ID
 from headrace.testing import AppUnderTest, Crash
 from headrace.testing.app import shared_spark
+from tests.state.failing import status_of
 
 pytestmark = pytest.mark.system
 
@@ -140,3 +143,122 @@ def test_held_rows_come_out_when_the_watermark_passes_and_windows_over_them_clos
         assert (row["n"], row["final"]) == (3, True)
         (letter,) = under.letters("holding.minutes.dead")
         assert letter.reason == "nobody"
+
+
+def test_operators_on_two_branches_keep_their_own_state_over_a_rescale(tmp_path: Path) -> None:
+    app = hr.App("shop")
+    for name in ("orders", "visits"):
+        app.stream(name, SCHEMA, event_time="at")
+
+    @app.view(key="who")
+    def both(orders, visits):
+        bought, seen = hr.aggregate(orders, by="who", n=hr.sum("n")), hr.aggregate(visits, by="who", n=hr.sum("n"))
+        return hr.join(bought, seen, on="who")
+
+    at = "2026-01-01T00:00:00Z"
+    with AppUnderTest(app, tmp_path) as under:
+        under.send("orders", {"who": "a", "n": 1, "at": at}, {"who": "b", "n": 2, "at": at})
+        under.send("visits", {"who": "a", "n": 100, "at": at}, {"who": "b", "n": 200, "at": at})
+        before = {row["who"]: row for row in under.view("both")}
+        under.stop()
+        folder = checkpoint(tmp_path, "shop", "both")
+        kept = sums(folder)
+        assert kept == {0: {"a": 1, "b": 2}, 1: {"a": 100, "b": 200}}, "in the order of the function's calls"
+        assert rescale(shared_spark, under.cluster, folder, 3) == 2
+        under.start()
+        under.send("orders", {"who": "a", "n": 10, "at": at})
+        under.send("visits", {"who": "b", "n": 1000, "at": at})
+        assert sums(folder) == {0: {"a": 11, "b": 2}, 1: {"a": 100, "b": 1200}}
+        after = {row["who"]: row for row in under.view("both")}
+        moved = {
+            who: {name: row[name] - before[who][name] for name in row if name != "who"} for who, row in after.items()
+        }
+        assert sorted(moved["a"].values()) == [0, 10]
+        assert sorted(moved["b"].values()) == [0, 1000]
+
+
+def sums(folder: Path) -> dict[int | None, dict[str, int]]:
+    """What the aggregations of a query keep, by the operator's number."""
+    tables = [one for one in read_state(shared_spark(), folder) if one.table == "groups"]
+    return {one.operator: {row["who"]: row["sum _v0"] for row in one.rows.to_dicts()} for one in tables}
+
+
+@dataclass(frozen=True)
+class OnABadDisk(Totals):
+    """Totals; as long as there is a file, what is kept of a batch with ``bad`` is damaged on its way to the store."""
+
+    file: str
+
+    def step(self, state, delta, watermark_us):
+        if Path(self.file).exists() and "bad" in delta["rows"]["who"]:
+            damage_the_next_chunk()
+        return super().step(state, delta, watermark_us)
+
+
+def damage_the_next_chunk():
+    """In a worker, which does not keep what it wrote, so that it has to be read."""
+    from headrace.pipelines.state import log
+    from headrace.pipelines.state.cache import worker_cache
+
+    encode, worker_cache.put = log.encode, lambda *of: delattr(worker_cache, "put")
+
+    def damaged(changes):
+        log.encode = encode
+        return encode(changes)[:-1]
+
+    log.encode = damaged
+
+
+def test_damaged_state_is_named_to_the_user_and_built_anew_as_the_error_says(tmp_path: Path) -> None:
+    app, file = hr.App("sums"), tmp_path / "disk is bad"
+    file.touch()
+    app.stream("rows", SCHEMA, event_time="at", lateness="1 minute")
+
+    @app.view(key="who")
+    def totals(rows):
+        return keyed({"rows": Keyed(rows, ["who"])}, OnABadDisk(str(file)), struct("who string, total long"))
+
+    row = {"who": "bad", "n": 1, "at": "2026-01-01T00:00:00Z"}
+    chunk = r"DamagedChunk: chunk 0 of bucket \d of the state of sums\.totals, operator 0 cannot be read\."
+    with AppUnderTest(app, tmp_path) as under:
+        under.send("rows", row)
+        with pytest.raises(HeadraceError, match=chunk):
+            under.send("rows", row)
+        status = status_of(under, "totals")
+        assert (status.state, status.restarts) == ("failed", 0)
+        assert re.search(rf"{chunk}.* remove the query's folder among the checkpoints", status.last_error)
+        under.stop()
+        file.unlink()
+        shutil.rmtree(checkpoint(tmp_path, "sums", "totals"))
+        under.rebuild = True
+        under.start()
+        under.settle()
+        assert under.view("totals") == [{"who": "bad", "total": 2}]
+
+
+def test_sessions_behind_another_operator_have_a_number_and_state_of_their_own(tmp_path: Path) -> None:
+    app = hr.App("visits")
+    app.stream("rows", SCHEMA, event_time="at", lateness="10 seconds")
+    app.table("people", "name string, age long", key="name")
+
+    @app.view(key=["visit", "who"])
+    def visits(rows, people):
+        seen = hr.enrich(rows, people, on={"who": "name"}, as_of="at")
+        return seen.groupBy(hr.session("5 seconds").alias("visit"), "who").agg(F.count("*").alias("n"))
+
+    def row(second: int) -> dict[str, object]:
+        return {"who": "a", "n": 1, "at": f"2026-01-01T00:00:{second:02}Z"}
+
+    with AppUnderTest(app, tmp_path) as under:
+        under.send("rows", row(10))
+        under.send("rows", row(21))
+        under.stop()
+        folder = checkpoint(tmp_path, "visits", "visits")
+        kept = {(one.operator, one.table): len(one.rows) for one in read_state(shared_spark(), folder)}
+        assert kept == {(0, "held"): 1, (1, "ends"): 1, (1, "rows"): 1}, "one waits, one is in a session"
+        assert rescale(shared_spark, under.cluster, folder, 5) == 2
+        under.start()
+        under.send("rows", row(59))
+        under.send("rows", row(59))
+        found = [(row["visit"][17:19], row["n"], row["final"]) for row in under.view("visits")]
+        assert found[:2] == [("10", 1, True), ("21", 1, True)]

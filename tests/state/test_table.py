@@ -73,6 +73,20 @@ def test_a_cache_keeps_what_was_used_last_within_its_bound():
     assert small.take(("query", 0, 0)) is not None
 
 
+def test_a_bucket_that_is_larger_than_the_bound_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    state = KeyedState(Keep())
+    state.take({"rows": Changes(frame([("a", number) for number in range(1000)]))})
+    roomy, small = Cache(state.size), Cache(state.size - 1)
+    roomy.put(("shop.sums", 0, 5), "id", state)
+    assert not caplog.messages
+    for name in (("shop.sums", 0, 5), ("shop.sums", 0, 6), ("shop.sums", 0, 5), ("shop.sums", 1, 5)):
+        small.put(name, "id", state)
+    first, second = caplog.messages
+    assert first.startswith("bucket 5 of the state of shop.sums, operator 0 takes ")
+    assert "`headrace query rescale shop.sums --buckets N`" in first
+    assert "operator 1" in second
+
+
 def test_a_large_chunk_is_kept_in_pieces():
     bucket = Bucket(Keep())
     noise = random.Random(7)  # what cannot be made small

@@ -61,7 +61,7 @@ def show(
     \b
     headrace state show shop.sessions
     headrace state show shop.sessions 4711
-    headrace state show shop.sessions 4711,EU      where rows are looked up by two columns
+    headrace state show shop.sessions 4711,EU      where the key has two columns
     """
     from headrace.pipelines.spark import start_spark
     from headrace.pipelines.state.inspect import read_state
@@ -80,14 +80,14 @@ def show(
 
 
 def _print(one: TableState, key: str | None, limit: int, output: OutputFormat) -> None:
-    rows = one.rows if key is None else one.of_key(key)
-    shown: list[dict[str, Any]] = [json.loads(line) for line in rows.head(limit).write_ndjson().splitlines()]
+    count, shown = one.shown(limit, key)
     if output is OutputFormat.json:
-        about = {"operator": one.operator, "table": one.table, "by": one.by, "rows": len(rows)}
+        about = {"operator": one.operator, "table": one.table, "by": one.by, "rows": count}
         print_json({**about, "shown": shown})
         return
-    print_line(f"operator {one.operator}, table {one.table}, by {', '.join(one.by)}: {len(rows)} rows")
-    print_table(rows.columns, [[_cell(row[name]) for name in rows.columns] for row in shown])
+    number = "?" if one.operator is None else one.operator
+    print_line(f"operator {number}, table {one.table}, by {', '.join(one.by or one.key)}: {count} rows")
+    print_table(one.rows.columns, [[_cell(row[name]) for name in one.rows.columns] for row in shown])
     print_line()
 
 

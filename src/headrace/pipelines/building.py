@@ -34,15 +34,17 @@ class Building:
     """Columns of operators' results, by the operator's number, that nothing looks at (``pruning``)."""
     outputs: dict[int, tuple[int, str]] = field(default_factory=dict, compare=False)
     """Filled by operators: Spark's ids of the columns of their results, and which these are."""
+    numbers: count[int] = field(default_factory=count, compare=False)
+    """Of its operators, whoever builds a part of the query."""
 
 
-_current: ContextVar[tuple[Building, count[int]]] = ContextVar("building")
+_current: ContextVar[Building] = ContextVar("building")
 
 
 @contextmanager
 def building(query: Building) -> Iterator[None]:
-    """While a query's function runs."""
-    token = _current.set((query, count()))
+    """While a query's function runs, or a part of it is built after that."""
+    token = _current.set(query)
     try:
         yield
     finally:
@@ -52,10 +54,9 @@ def building(query: Building) -> Iterator[None]:
 def current() -> Building:
     """The query that is being built; an empty one if none is."""
     found = _current.get(None)
-    return Building() if found is None else found[0]
+    return Building() if found is None else found
 
 
 def next_operator() -> int:
     """The number of the next keyed operator of the query, in the order of its function's calls."""
-    found = _current.get(None)
-    return 0 if found is None else next(found[1])
+    return next(current().numbers)

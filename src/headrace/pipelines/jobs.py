@@ -91,8 +91,9 @@ class QueryJob:
 
     def _built(self) -> tuple[DataFrame, Callable[[DataFrame], DataFrame] | None]:
         """The stream, and what is still to be done with each of its batches."""
-        with building(self._known()):
-            frame = built(self._spark, self.plan.query, self.inputs, self._stream, self._known()).frame
+        known = self._known()
+        frame = built(self._spark, self.plan.query, self.inputs, self._stream, known).frame
+        with building(known):
             parts = split(self._spark, frame) if self.plan.sessions else None
         if parts is None:
             return carried(self._spark, frame) if self._carries_traces else frame, None

@@ -6,7 +6,7 @@ Spark's own stateful steps (windows, for example) cannot be taken along: a query
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,9 @@ from headrace.pipelines.sink import Sink, Target
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["rescale"]
+    from headrace.pipelines.state.inspect import TableState
+
+__all__ = ["ensure_told_apart", "rescale"]
 
 
 def rescale(spark: Callable[[], SparkSession], cluster: Cluster, place: Path | str, buckets: int) -> int:
@@ -78,9 +80,19 @@ def _seed(spark: SparkSession, old: Checkpoint, new: Checkpoint, buckets: int, q
             hint="build it anew with `headrace run --rebuild`; or make what comes before those steps a derived stream",
         )
     tables = read_state(spark, old.where)
+    ensure_told_apart(tables, query)
     if not known:
         raise HeadraceError(f"{query} keeps no state.", hint="it needs no rescaling")
     new.folder.write(SEED, seed_of(spark, tables, buckets))
+
+
+def ensure_told_apart(tables: Sequence[TableState], query: str) -> None:
+    """Raise unless the state says which operator it is of."""
+    if any(one.operator is None for one in tables):
+        raise HeadraceError(
+            f"{query} has several operators, and an earlier version wrote their state, which does not say whose it is.",
+            hint="let `headrace run FILE --once` process new rows first: operators then say it with what they keep",
+        )
 
 
 def _begin_anew(cluster: Cluster, mark: Mark, query: str) -> None:

@@ -1,7 +1,8 @@
 """One query while it runs: started, watched, started again when it fails, and stopped.
 
 A failure is followed by a pause that doubles. A query that fails ``ATTEMPTS`` times without getting a batch done is
-stopped and says why. While the broker is away nothing counts as a failure: the query waits. Each query has a thread.
+stopped and says why; at once, if trying again can change nothing. While the broker is away nothing counts as a failure:
+the query waits. Each query has a thread.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ _COMES_BACK = {
     "failed to connect back": "a Python worker that did not start in time",
     "reading the port number from": "a Python worker that did not start in time",
 }
+_FOR_GOOD = frozenset({"AnalysisException", "DamagedChunk", "TooManyPartialMatches", "WrongResult", "WrongSeed"})
+"""Errors that come again however often the same is tried; also those that workers raise, of which only text is left."""
+_OURS = re.compile(r"^headrace\.(?:\w+\.)+((\w+): .*)$", re.MULTILINE)
 _RAISED = re.compile(
     r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt|Exit|Away|Lost|Input|Range|Full)\b.*)$", re.MULTILINE
 )
@@ -217,7 +221,7 @@ class RunningQuery:
 
     def _may_go_on(self, error: BaseException) -> bool:
         why = reason(error)
-        if isinstance(error, InvalidDeclaration) or type(error).__name__ == "AnalysisException":
+        if _is_for_good(error):
             self._become("failed", why, f"cannot run: {why}")
             return False
         self.status.restarts += 1
@@ -279,12 +283,19 @@ def is_reachable(bootstrap: str, seconds: float = 1.0) -> bool:
     return False
 
 
+def _is_for_good(error: BaseException) -> bool:
+    names = {type(error).__name__, *(name for _, name in _OURS.findall(str(error)))}
+    return isinstance(error, InvalidDeclaration) or not names.isdisjoint(_FOR_GOOD)
+
+
 def reason(error: BaseException) -> str:
     """The error in one line. Of an error that Spark passed on from Python, what Python raised."""
     if isinstance(error, HeadraceError):
         return str(error)
     text = str(error)
-    raised: list[str] = [line for line in _RAISED.findall(text) if not line.startswith(("Py4J", "PySpark"))]
+    raised: list[str] = [line for line, _ in _OURS.findall(text)] or [
+        line for line in _RAISED.findall(text) if not line.startswith(("Py4J", "PySpark"))
+    ]
     if "Traceback (most recent call last)" in text and raised:
         return raised[-1].strip()
     lines = (text.strip() or type(error).__name__).splitlines()

@@ -2,11 +2,13 @@
 
 Only ever a cache: what is found here counts if that chunk is still in the bucket's log, and is brought up to date from
 the chunks behind it. It is bounded: the buckets that were not used for longest go, and are read again when needed. So
-the state of one bucket has to fit into a worker's memory, not all of it.
+the state of one bucket has to fit into a worker's memory, not all of it: the bucket used last stays whatever its size,
+and a worker warns once of each operator that has a bucket larger than the bound.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import OrderedDict
 
@@ -14,6 +16,7 @@ from headrace.pipelines.state.keyed_state import KeyedState
 
 __all__ = ["Cache", "worker_cache"]
 
+_logger = logging.getLogger(__name__)
 _MEGABYTES = "HEADRACE_STATE_CACHE_MB"
 Name = tuple[str, int, int]
 """Query, operator, bucket."""
@@ -26,6 +29,7 @@ class Cache:
         self._limit = limit
         self._found: OrderedDict[Name, tuple[str, KeyedState, int]] = OrderedDict()
         self._total = 0
+        self._warned: set[tuple[str, int]] = set()
 
     def take(self, name: Name) -> tuple[str, KeyedState] | None:
         """What is kept of a bucket; it is not kept any more, until it is put back."""
@@ -43,6 +47,19 @@ class Cache:
         self._total += size
         while self._total > self._limit and len(self._found) > 1:
             self.take(next(iter(self._found)))
+        if size > self._limit:
+            self._warn(name, size)
+
+    def _warn(self, name: Name, size: int) -> None:
+        query, operator, bucket = name
+        if (query, operator) in self._warned:
+            return
+        self._warned.add((query, operator))
+        _logger.warning(
+            "bucket %d of the state of %s, operator %d takes %d MB of memory, and a worker is to keep %d MB in all. "
+            "Hint: stop the app and put the keys into more buckets: `headrace query rescale %s --buckets N`",
+            bucket, query, operator, size >> 20, self._limit >> 20, query,
+        )  # fmt: skip
 
 
 def _limit() -> int:

@@ -21,9 +21,11 @@ import polars as pl
 from headrace.errors import HeadraceError
 from headrace.pipelines.state.operator import ID, Changes
 
-__all__ = ["DamagedChunk", "decode", "encode", "merged", "to_merge"]
+__all__ = ["ANEW", "DamagedChunk", "decode", "encode", "merged", "to_merge"]
 
 _MAGIC = b"HRS1"
+ANEW = "remove the query's folder among the checkpoints, and build it anew with `headrace run FILE --rebuild`"
+"""What to do when the state of a query cannot be used: an unchanged query is built anew if its checkpoint is lost."""
 KEEP = 16
 """The newest chunks stay as they are, so that a worker that missed some batches can catch up from them."""
 
@@ -52,7 +54,7 @@ def decode(chunk: bytes, what: str = "a chunk of state") -> dict[str, Changes]:
         raise DamagedChunk(
             f"{what} cannot be read.",
             detail="its checksum is wrong" if chunk[:4] == _MAGIC else "it is not a chunk",
-            hint="the query cannot go on from this checkpoint: build it anew with `headrace run --rebuild`",
+            hint=ANEW,
         )
     (length,) = struct.unpack_from("<I", chunk, 8)
     header, at, found = json.loads(chunk[12 : 12 + length]), 12 + length, {}

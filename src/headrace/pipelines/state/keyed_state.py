@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from headrace.pipelines.state.operator import Changes, Operator
+import polars as pl
+
+from headrace.errors import HeadraceError
+from headrace.pipelines.state.chunks import ANEW
+from headrace.pipelines.state.operator import ID, Changes, Operator
 from headrace.pipelines.state.table import StateTable
 
-__all__ = ["KeyedState"]
+__all__ = ["KeyedState", "WrongSeed", "ensure_fits"]
+
+
+class WrongSeed(HeadraceError):
+    """State that an operator is to begin with is another operator's."""
 
 
 class KeyedState:
@@ -33,3 +41,16 @@ class KeyedState:
         for chunk in chunks:
             for name, change in chunk.items():
                 self.tables[name].apply(change)
+
+
+def ensure_fits(seed: Mapping[str, Changes], operator: Operator, what: str) -> None:
+    """Raise unless these are tables of the operator, with its columns."""
+    for table, change in seed.items():
+        kind = operator.tables.get(table)
+        columns = None if kind is None else {ID: pl.UInt64(), **kind.columns}
+        if change.append is not None and dict(change.append.schema) != columns:
+            raise WrongSeed(
+                f"{what} is to begin with a table {table!r} that is not its own.",
+                detail=f"the table has the columns {', '.join(change.append.columns[1:])}",
+                hint=ANEW,
+            )

@@ -1,9 +1,9 @@
 """The log of chunks of one bucket, in Spark's state store.
 
 Two state variables: ``head``, a JSON text ``{"chunks": [[number, pieces, bytes, id], ...], "next": number,
-"wake": ms, "by": {table: [column, ...]}, "key": {table: [column, ...]}, "dead": rows}`` with the chunks oldest first,
-and ``chunks``, a map from (number, piece) to data. An id is random: it names what one attempt at one batch wrote, so a
-state that some other attempt made is never taken for it.
+"wake": ms, "by": {table: [column, ...]}, "key": {table: [column, ...]}, "dead": rows, "operator": number}`` with the
+chunks oldest first, and ``chunks``, a map from (number, piece) to data. An id is random: it
+names what one attempt at one batch wrote, so a state that some other attempt made is never taken for it.
 """
 
 from __future__ import annotations
@@ -64,6 +64,8 @@ class Head:
     """What decides the bucket of the rows of each table."""
     dead: int = 0
     """How many rows could not be processed so far."""
+    operator: int | None = None
+    """Which keyed operator of the query this is; older heads do not say it."""
 
     @classmethod
     def read(cls, text: str | None) -> Head:
@@ -72,12 +74,13 @@ class Head:
             return cls()
         found = json.loads(text)
         chunks = [Entry(*entry) for entry in found["chunks"]]
-        return cls(chunks, found["next"], found["wake"], found["by"], found["key"], found.get("dead", 0))
+        said = found["next"], found["wake"], found["by"], found["key"]
+        return cls(chunks, *said, found.get("dead", 0), found.get("operator"))
 
     def text(self) -> str:
         """For the state variable."""
         said = {"chunks": self.chunks, "next": self.next, "wake": self.wake_ms, "by": self.by, "key": self.key}
-        return json.dumps({**said, "dead": self.dead}, separators=(",", ":"))
+        return json.dumps({**said, "dead": self.dead, "operator": self.operator}, separators=(",", ":"))
 
     @property
     def last(self) -> str:

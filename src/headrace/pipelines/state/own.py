@@ -176,7 +176,8 @@ class Own:
         try:
             return frame.select(pl.col(name).cast(kind) for name, kind in schema.items())
         except pl.exceptions.PolarsError as error:
-            raise self._wrong(f"returns {what} of other types than declared: {error}", "cast its columns") from error
+            first = str(error).partition("\n")[0]
+            raise self._wrong(f"returns {what} of other types than declared: {first}", "cast its columns") from error
 
     def _wrong(self, what: str, hint: str) -> WrongResult:
         return WrongResult(f"operator {self.name!r} {what}.", hint=hint)

@@ -14,6 +14,7 @@ from headrace.pipelines.source.planning import Counts, Range
 from headrace.pipelines.source.reports import TIMES, Report, report_key
 from headrace.pipelines.state.cache import worker_cache
 from headrace.pipelines.state.chunks import decode
+from headrace.pipelines.state.keyed_state import ensure_fits
 from headrace.pipelines.state.log import CHUNK_KEY, CHUNK_VALUE, HEAD, BucketLog, Head
 from headrace.pipelines.state.operator import Operator, Step
 from headrace.pipelines.state.packing import read_blob, write_blob
@@ -72,7 +73,10 @@ class KeyedProcessor(StatefulProcessor):
         (seed,) = initialState.itertuples(index=False)
         head = Head()
         self._describe(head)
-        BucketLog(head, self._chunks, f"bucket {key[0]} of {self._address}").append(decode(bytes(seed.data)))
+        what = f"bucket {key[0]} of {self._address}"
+        changes = decode(bytes(seed.data), f"what {what} begins with")
+        ensure_fits(changes, self._operator, what)
+        BucketLog(head, self._chunks, what).append(changes)
         if seed.wake >= 0:
             head.wake_ms = int(seed.wake)
             self._handle.registerTimer(head.wake_ms)
@@ -107,7 +111,8 @@ class KeyedProcessor(StatefulProcessor):
             yield pd.DataFrame({"rows": [write_blob(step.output)]})
 
     def _describe(self, head: Head) -> None:
-        """Have the head say what the tables are, for those who look from outside."""
+        """Have the head say whose it is and what the tables are, for those who look from outside."""
+        head.operator = self._address.operator
         head.by = {table: list(kind.by) for table, kind in self._operator.tables.items()}
         head.key = {table: list(kind.key_of(self._keys)) for table, kind in self._operator.tables.items()}
 

@@ -28,7 +28,7 @@ _SCHEMA = pa.schema([("operator", pa.int32()), ("bucket", pa.int32()), ("data", 
 
 def seed_of(spark: SparkSession, tables: Sequence[TableState], buckets: int) -> bytes:
     """The rows of all tables, put into so many buckets, as a file."""
-    found: dict[tuple[int, int], dict[str, Changes]] = {}
+    found: dict[tuple[int | None, int], dict[str, Changes]] = {}
     wake = {one.operator: -1 if one.wake_ms is None else one.wake_ms for one in tables}
     for one in tables:
         rows = one.rows.drop(BUCKET).with_columns(_buckets(spark, one, buckets))
