@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -14,7 +15,7 @@ from headrace.operations.positions import Position, Relative
 from headrace.serving import pacing
 from headrace.serving.feeds import Feeds
 from headrace.serving.graph import graph
-from headrace.serving.pacing import Follower
+from headrace.serving.pacing import Follower, paced
 from headrace.serving.reading import from_place, newest
 from tests.views.memory_feed import MemoryFeed
 
@@ -110,7 +111,53 @@ def test_who_was_away_too_long_goes_on_near_the_end(feed: MemoryFeed, monkeypatc
     assert frame is not None
     shown = sorted((row["partition"], row["offset"]) for row in frame["rows"])
     assert shown == [(0, 17), (0, 18), (0, 19), (1, 18), (1, 19)]
-    assert (frame["count"], frame["skipped"]) == (22, 17)
+    assert (frame["count"], frame["skipped"], frame["unseen"]) == (22, 0, 17)
+
+
+def test_what_a_filter_was_not_asked_about_is_counted_as_not_looked_at(
+    feed: MemoryFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pacing, "READ_AT_MOST", 3)
+    follower = Follower(Feeds(lambda: feed), "orders", {0: 0, 1: 0}, Wanted(key="k39"))
+    frame = follower.take(follower.ends())
+    assert frame is not None
+    assert (len(frame["rows"]), frame["count"], frame["skipped"], frame["unseen"]) == (1, 40, 0, 34)
+
+
+def test_every_frame_is_told_even_if_nothing_of_it_is_wanted(feed: MemoryFeed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pacing, "FRAMES_A_SECOND", 1000)
+    follower = Follower(Feeds(lambda: feed), "orders", {0: 0, 1: 0}, Wanted(key="nobody"))
+    came = 0
+
+    async def ends() -> dict[int, int] | None:
+        return {0: asked.pop(), 1: 0} if asked else None
+
+    async def all_of_it() -> None:
+        nonlocal came
+        async for one in paced(follower, ends, lambda: False):
+            if one.startswith(b"event: frame"):
+                came += json.loads(one.decode().partition("data: ")[2])["count"]
+
+    asked = [20, 13, 7]
+    asyncio.run(all_of_it())
+    assert came == 20
+
+
+def test_what_was_there_and_what_comes_meet(feed: MemoryFeed) -> None:
+    found = newest(feed, "orders", 3, EVERYTHING, partition=1)
+    feed.append("orders", b"next", b"{}", partition=1)
+    feed.append("orders", b"elsewhere", b"{}", partition=0)
+    follower = Follower(Feeds(lambda: feed), "orders", {}, partition=1)
+    follower.begin(found.next)
+    frame = follower.take(follower.ends())
+    assert frame is not None
+    assert [row["key"] for row in frame["rows"]] == ["next"]
+
+
+def test_a_place_of_a_topic_that_was_made_anew_is_its_end(feed: MemoryFeed) -> None:
+    follower = Follower(Feeds(lambda: feed), "orders", {})
+    follower.begin({0: 7, 1: 5000})
+    assert follower.offsets == {0: 7, 1: 20}
 
 
 def test_a_filtered_frame_counts_only_what_was_wanted(feed: MemoryFeed, monkeypatch: pytest.MonkeyPatch) -> None:

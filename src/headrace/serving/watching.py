@@ -141,9 +141,10 @@ class Watching:
     async def view_frames(self, said: Said) -> Response:
         """What changes in a view, a few frames a second."""
         view, state = self._on.hub.find(said["name"])
-        since = said.get("last_event_id")
-        offsets = dict(state.offsets) | (offsets_of(since) if since else {})
-        follower = Follower(self._on.feeds, state.spec.topic, offsets)
+        since = said.get("last_event_id") or said.get("from")
+        follower = Follower(self._on.feeds, state.spec.topic, {})
+        place = dict(state.offsets) | (offsets_of(since) if since else {})
+        await self._on.threaded(lambda: follower.begin(place))
 
         async def known() -> dict[int, int] | None:
             await self._on.hub.news(0.5)
