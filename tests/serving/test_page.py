@@ -15,14 +15,18 @@ from selenium.webdriver.common.keys import Keys
 from tests.serving.browser import (
     AXE,
     chromium,
+    click,
+    confirm,
     go,
     keep_shot,
+    listed,
     needs_chromium,
     resize,
     rows,
     scheme,
     text,
     violations,
+    write,
 )
 from tests.serving.live import eventually
 from tests.serving.stage import HTML, ORDERS, Stage, minute, order, staged
@@ -72,32 +76,6 @@ def browser(shared: webdriver.Chrome) -> Iterator[webdriver.Chrome]:
     yield shared
     assert [entry for entry in shared.get_log("browser") if entry["level"] == "SEVERE"] == []
     assert "broken in" not in shared.title
-
-
-def click(browser: webdriver.Chrome, css: str) -> None:
-    browser.find_element(By.CSS_SELECTOR, css).click()
-
-
-def write(browser: webdriver.Chrome, css: str, words: str) -> None:
-    field = browser.find_element(By.CSS_SELECTOR, css)
-    field.clear()
-    field.send_keys(words)
-
-
-def listed(browser: webdriver.Chrome) -> list[str]:
-    """What a list of records shows, from the top."""
-    script = """
-        const items = [...document.querySelectorAll(".list .item")].filter((item) => !item.hidden);
-        const top = (item) => item.getBoundingClientRect().top;
-        return items.sort((a, b) => top(a) - top(b)).map((item) => item.innerText.replace(/\\s+/g, " "))
-    """
-    found: list[str] = browser.execute_script(script)
-    return found
-
-
-def confirm(browser: webdriver.Chrome) -> None:
-    eventually(lambda: browser.find_element(By.ID, "ask").get_attribute("open"), bool)
-    click(browser, "#ask-yes")
 
 
 def test_the_overview_says_what_flows_what_lags_and_what_broke(stage: Stage, browser: webdriver.Chrome) -> None:

@@ -1,7 +1,7 @@
 import { get } from "../api.js";
 import { Chart } from "../charts.js";
 import { card, empty, facts, h, head, link, path, state, Table } from "../dom.js";
-import { compact, number, span } from "../words.js";
+import { compact, number, plain, span } from "../words.js";
 
 export function open(root) {
   let all = [];
@@ -23,7 +23,7 @@ export function openOne(root, [name]) {
   const seconds = new Chart("Age of the oldest unread record, in seconds", { height: 170, unit: " s" });
   const offsets = new Table("Offsets", [
     { name: "topic", of: (row) => link(path("topics", row.topic), row.topic) }, { name: "partition", kind: "number", of: (row) => row.partition },
-    { name: "committed", kind: "number", of: (row) => number(row.committed) }, { name: "end", kind: "number", of: (row) => number(row.end) },
+    { name: "committed", kind: "number", of: (row) => plain(row.committed) }, { name: "end", kind: "number", of: (row) => plain(row.end) },
     { name: "behind", kind: "number", of: (row) => number(row.lag) }, { name: "oldest", kind: "number", of: (row) => row.lag ? span(row.lag_seconds) : "0 s" },
   ], (row) => `${row.topic}/${row.partition}`, { tall: true, empty: empty("It has committed nothing yet") });
   const members = new Table("Members", [
