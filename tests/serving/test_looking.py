@@ -171,6 +171,7 @@ def test_a_filtered_frame_counts_only_what_was_wanted(feed: MemoryFeed, monkeypa
 def query(name: str, kind: str, reads: list[str], topic: str) -> dict[str, Any]:
     positions = {"orders": {"0": 4}}
     about = {"app": "shop", "name": name, "kind": kind, "state": "running", "reads": reads, "topic": topic}
+    about["watermark"] = "2026-01-02T03:30"
     return {**about, "progress": {"positions": positions, "rate": 2.0}}
 
 
@@ -182,7 +183,9 @@ def test_the_graph_goes_from_streams_over_queries_to_views_and_on() -> None:
         {"app": "old", "name": "entry", "state": "stopped"},
     ]
     views = [{"app": "shop", "name": "revenue", "topic": "shop.revenue", "rows": 3, "state": "live"}]
-    told = graph(queries, views, {"orders": {"records": 9}}, {("orders", 0): PartitionOffsets(0, 9)})
+    topics = {"orders": {"records": 9}, "shop.fraud": {"records": 7}, "shop.fraud.dead": {"records": 1}}
+    groups = {"shop.fraud.delivery": {"lag": 2}}
+    told = graph(queries, views, topics, {("orders", 0): PartitionOffsets(0, 9)}, groups)
     edges = {(edge["from"], edge["to"]) for edge in told["edges"]}
     assert edges == {
         ("topic/orders", "query/shop/clean"),
@@ -196,4 +199,7 @@ def test_the_graph_goes_from_streams_over_queries_to_views_and_on() -> None:
     assert nodes["query/shop/clean"]["lag"] == 5
     assert nodes["topic/clean"]["kind"] == "derived"
     assert nodes["query/old/entry"]["lag"] is None
+    revenue, fraud = nodes["view/shop/revenue"], nodes["alert/shop/fraud"]
+    assert (revenue["rate"], revenue["watermark"]) == (fraud["rate"], fraud["watermark"]) == (2.0, "2026-01-02T03:30")
+    assert [fraud[name] for name in ("rows", "sent", "waiting", "dead")] == [7, 4, 2, 1]
     assert set(nodes) == {name for edge in edges for name in edge} | {"query/old/entry"}

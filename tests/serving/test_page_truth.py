@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
+import confluent_kafka as ck
 import pytest
 from selenium import webdriver
 
@@ -206,6 +207,20 @@ def window(browser: webdriver.Chrome, state: str) -> None:
     browser.execute_cdp_cmd("Browser.setWindowBounds", {"windowId": number, "bounds": {"windowState": state}})
     hidden = state == "minimized"
     eventually(lambda: browser.execute_script("return document.hidden"), lambda now: now is hidden)
+
+
+def test_groups_that_are_not_listed_are_said_and_found(stage: Stage, browser: webdriver.Chrome) -> None:
+    names = [f"group-{at:03}" for at in range(203)]
+    asked = [ck.ConsumerGroupTopicPartitions(name, [ck.TopicPartition("orders", 0, 0)]) for name in names]
+    for one in [stage.admin.alter_consumer_group_offsets([group])[group.group_id] for group in asked]:
+        one.result(30)
+    eventually(lambda: len(stage.get("/groups")[1]), lambda count: count == 203)
+    go(browser, "groups")
+    eventually(lambda: text(browser, "#more-groups"), lambda said: said == "+ 3 more: find them by name")
+    assert len(rows(browser, "Groups")) == 200
+    write(browser, "#filter", "202")
+    eventually(lambda: rows(browser, "Groups"), lambda found: [row[0] for row in found] == ["group-202"])
+    assert text(browser, "#more-groups") == ""
 
 
 def test_who_is_refused_asks_again(stage: Stage, shared: webdriver.Chrome) -> None:

@@ -13,10 +13,11 @@ from headrace.operations.groups import lags_of
 from headrace.operations.queries import OVER, command_query, ensure_obeyed
 from headrace.serving.asking import Asking, topic_of
 from headrace.serving.endpoints import Said
-from headrace.serving.graph import graph, query_node
+from headrace.serving.graph import delivery_of, graph, query_node
 from headrace.serving.hub import word_of
 from headrace.serving.pacing import Follower, paced
 from headrace.serving.reading import newest
+from headrace.serving.sampler import Look
 from headrace.views.store import offsets_of
 
 __all__ = ["Watching"]
@@ -37,7 +38,8 @@ class Watching:
             | {"behind": state.behind, "bad": state.bad}
             for view, state in sorted(self._on.hub.states.items())
         ]
-        return graph(self._on.hub.queries, views, look.topics if look else {}, look.offsets if look else {})
+        look = look or Look(0.0)
+        return graph(self._on.hub.queries, views, look.topics, look.offsets, look.groups)
 
     async def query_detail(self, said: Said) -> Any:
         """One query."""
@@ -109,11 +111,8 @@ class Watching:
                 continue
             full = f"{one['app']}.{one['name']}"
             topic = str(one.get("topic") or full)
-            total = look.topics.get(topic, {}).get("records", 0)
-            waiting = look.groups.get(f"{full}.delivery", {}).get("lag")
-            dead = look.topics.get(f"{full}.dead", {}).get("records", 0)
             about = {"app": one["app"], "name": one["name"], "topic": topic, "state": one.get("state")}
-            found.append({**about, "rows": total, "waiting": waiting, "dead": dead})
+            found.append(about | delivery_of(one, look.topics, look.groups))
         return found
 
     async def alert(self, said: Said) -> Any:
