@@ -16,6 +16,7 @@ import pytest
 from selenium import webdriver
 
 from tests.serving.browser import (
+    AXE,
     chromium,
     click,
     go,
@@ -23,8 +24,11 @@ from tests.serving.browser import (
     kept,
     listed,
     needs_chromium,
+    resize,
     rows,
+    scheme,
     text,
+    violations,
     wait_ready,
     write,
 )
@@ -122,6 +126,14 @@ def test_a_chart_goes_below_zero_and_has_a_line_for_each_key(stage: Stage, brows
     go(browser, "views/shop.prices")
     eventually(lambda: lines(browser), lambda count: count == 5)
     assert text(browser, ".legend").split("\n") == ["kiwi", "lime", "pear", "plum", "yam", "and 2 more, not drawn"]
+    assert not AXE.exists() or violations(browser) == []
+    scheme(browser, "dark")
+    resize(browser, 360, 900)
+    assert not AXE.exists() or violations(browser) == []
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 360
+    keep_shot(browser, "chart-of-keys-360-dark")
+    scheme(browser, "light")
+    resize(browser, 1280, 1100)
     newest_400 = 400 // len(products)
     points = browser.execute_script("return document.querySelectorAll('svg.chart .point.c0').length")
     assert points == newest_400, "the oldest minute, of which only a part was asked for, is not drawn"

@@ -25,6 +25,12 @@ export function open(root) {
   return { async tick() { table.update(await get("views")); } };
 }
 
+// Its rows are there, even if the topic of its changes is not.
+function none(error) {
+  if (error.status !== 404) throw error;
+  return { records: [], next: "" };
+}
+
 export const openOne = (root, [name]) => new Screen(root, name);
 
 class Screen {
@@ -64,7 +70,7 @@ class Screen {
     if (this.known) return;
     const spec = (await get("views")).find((view) => `${view.app}.${view.name}` === this.name || view.name === this.name);
     if (!spec) { this.rows.replaceChildren(empty("There is no such view")); return; }
-    const before = await get(`${path("topics", spec.topic)}/records?limit=50`);
+    const before = await get(`${path("topics", spec.topic)}/records?limit=50`).catch(none);
     if (this.over) return;
     this.spec = spec;
     this.known = true;
