@@ -13,10 +13,12 @@ from headrace.operations.cluster import PartitionOffsets
 from headrace.operations.filters import Wanted
 from headrace.operations.positions import Position, Relative
 from headrace.serving import pacing
+from headrace.serving.deliveries import Deliveries
 from headrace.serving.feeds import Feeds
 from headrace.serving.graph import graph
 from headrace.serving.pacing import Follower, paced
 from headrace.serving.reading import from_place, newest
+from headrace.serving.sampler import Look
 from tests.views.memory_feed import MemoryFeed
 
 EVERYTHING = Wanted()
@@ -183,9 +185,8 @@ def test_the_graph_goes_from_streams_over_queries_to_views_and_on() -> None:
         {"app": "old", "name": "entry", "state": "stopped"},
     ]
     views = [{"app": "shop", "name": "revenue", "topic": "shop.revenue", "rows": 3, "state": "live"}]
-    topics = {"orders": {"records": 9}, "shop.fraud": {"records": 7}, "shop.fraud.dead": {"records": 1}}
-    groups = {"shop.fraud.delivery": {"lag": 2}}
-    told = graph(queries, views, topics, {("orders", 0): PartitionOffsets(0, 9)}, groups)
+    sent = {("shop", "fraud"): {"rows": 7, "sent": 4, "waiting": 2, "dead": 1}}
+    told = graph(queries, views, {"orders": {"records": 9}}, {("orders", 0): PartitionOffsets(0, 9)}, sent)
     edges = {(edge["from"], edge["to"]) for edge in told["edges"]}
     assert edges == {
         ("topic/orders", "query/shop/clean"),
@@ -203,3 +204,17 @@ def test_the_graph_goes_from_streams_over_queries_to_views_and_on() -> None:
     assert (revenue["rate"], revenue["watermark"]) == (fraud["rate"], fraud["watermark"]) == (2.0, "2026-01-02T03:30")
     assert [fraud[name] for name in ("rows", "sent", "waiting", "dead")] == [7, 4, 2, 1]
     assert set(nodes) == {name for edge in edges for name in edge} | {"query/old/entry"}
+
+
+def test_rows_of_an_alert_are_counted_without_the_markers_of_transactions() -> None:
+    feed = MemoryFeed(rows_at_once=2)
+    alert, deliveries = {"app": "shop", "name": "fraud", "topic": "shop.fraud"}, Deliveries(Feeds(lambda: feed))
+    for _ in range(3):
+        feed.append("shop.fraud", b"k", b"{}")
+        feed.skip("shop.fraud")
+    look = Look(0.0, topics={"shop.fraud": {"records": 6}, "shop.fraud.dead": {"records": 1}})
+    look.offsets["shop.fraud", 0] = PartitionOffsets(0, 6)
+    assert deliveries.of(alert, look) == {"rows": 6, "sent": None, "waiting": None, "dead": 1}
+    for committed, sent, waiting in ((3, 1, 1), (5, 2, 0), (1, 0, 2)):
+        look.committed["shop.fraud.delivery"] = {("shop.fraud", 0): committed}
+        assert deliveries.of(alert, look) == {"rows": 3, "sent": sent, "waiting": waiting, "dead": 1}

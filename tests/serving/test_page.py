@@ -338,7 +338,7 @@ def test_late_and_dead_rows_say_why(browser: webdriver.Chrome) -> None:
 def test_alerts_say_what_became_of_them(browser: webdriver.Chrome) -> None:
     go(browser, "alerts")
     [row] = eventually(lambda: rows(browser, "Alerts"), len)
-    assert row == ["shop.fraud", "running", "4", "1", "1"]
+    assert row == ["shop.fraud", "running", "4", "2", "1", "1"]
     go(browser, "alerts/shop/fraud")
     found = eventually(lambda: rows(browser, "Alerts sent"), lambda told: len(told) == 4)
     assert [one[1] for one in found] == ["waiting", "sent", "dead", "sent"]

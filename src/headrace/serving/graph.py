@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.operations.cluster import Partition, PartitionOffsets
 
-__all__ = ["delivery_of", "graph", "lag_of", "query_node"]
+__all__ = ["graph", "lag_of", "query_node"]
 
 
 def lag_of(query: Mapping[str, Any], offsets: Mapping[Partition, PartitionOffsets]) -> int | None:
@@ -48,24 +48,12 @@ def query_node(query: Mapping[str, Any], offsets: Mapping[Partition, PartitionOf
     }
 
 
-def delivery_of(
-    alert: Mapping[str, Any], topics: Mapping[str, Mapping[str, Any]], groups: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Any]:
-    """What has become of an alert's rows, as far as offsets tell: the marker of a transaction counts as a row."""
-    full = f"{alert['app']}.{alert['name']}"
-    rows = topics.get(str(alert.get("topic") or full), {}).get("records", 0)
-    waiting = groups.get(f"{full}.delivery", {}).get("lag")
-    dead = topics.get(f"{full}.dead", {}).get("records", 0)
-    sent = None if waiting is None else max(0, rows - waiting - dead)
-    return {"rows": rows, "sent": sent, "waiting": waiting, "dead": dead}
-
-
 def graph(
     queries: Iterable[Mapping[str, Any]],
     views: Iterable[Mapping[str, Any]],
     topics: Mapping[str, Mapping[str, Any]],
     offsets: Mapping[Partition, PartitionOffsets],
-    groups: Mapping[str, Mapping[str, Any]],
+    deliveries: Mapping[tuple[str, str], Mapping[str, Any]],
 ) -> dict[str, Any]:
     """Nodes and edges: streams to queries, queries to views, derived streams and alerts."""
     nodes: dict[str, dict[str, Any]] = {}
@@ -94,7 +82,7 @@ def graph(
             nodes[end] = {"id": end, "kind": "view", "app": app, "name": name, **about, **speed}
         elif shown["kind"] == "alert":
             end = f"alert/{app}/{name}"
-            about = {"topic": shown["topic"], **delivery_of(shown, topics, groups)}
+            about = {"topic": shown["topic"], **deliveries.get((app, name), {})}
             nodes[end] = {"id": end, "kind": "alert", "app": app, "name": name, **about, **speed}
         elif shown["topic"]:
             end = topic_node(shown["topic"])

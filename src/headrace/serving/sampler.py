@@ -40,6 +40,8 @@ class Look:
     topics: dict[str, dict[str, Any]] = field(default_factory=dict)
     offsets: dict[Partition, PartitionOffsets] = field(default_factory=dict)
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
+    committed: dict[str, dict[Partition, int]] = field(default_factory=dict)
+    """Where each group stands."""
     disk: Disk = field(default_factory=Disk)
     brokers: int = 0
 
@@ -124,11 +126,11 @@ class Sampler:
                 "internal": is_internal(one),
             }
         for at, group in enumerate(all_groups(cluster)):
-            behind = self._behind(cluster, group) if at < MEASURED_AT_MOST else _UNKNOWN
+            behind = self._behind(cluster, group, look) if at < MEASURED_AT_MOST else _UNKNOWN
             look.groups[group["group"]] = group | behind
         return look
 
-    def _behind(self, cluster: Cluster, group: dict[str, Any]) -> dict[str, Any]:
+    def _behind(self, cluster: Cluster, group: dict[str, Any], look: Look) -> dict[str, Any]:
         name = group["group"]
         try:
             offsets = share_offsets(cluster, name) if group["type"] == "share" else None
@@ -137,6 +139,7 @@ class Sampler:
             raise
         except HeadraceError:
             return _UNKNOWN
+        look.committed[name] = {(one.topic, one.partition): one.committed for one in lags}
         seconds = [one.lag_seconds for one in lags if one.lag_seconds is not None]
         return {
             "lag": sum(one.lag for one in lags),

@@ -12,8 +12,9 @@ from headrace.operations.filters import Wanted
 from headrace.operations.groups import lags_of
 from headrace.operations.queries import OVER, command_query, ensure_obeyed
 from headrace.serving.asking import Asking, topic_of
+from headrace.serving.deliveries import Deliveries
 from headrace.serving.endpoints import Said
-from headrace.serving.graph import delivery_of, graph, query_node
+from headrace.serving.graph import graph, query_node
 from headrace.serving.hub import word_of
 from headrace.serving.pacing import Follower, paced
 from headrace.serving.reading import newest
@@ -28,6 +29,7 @@ class Watching:
 
     def __init__(self, on: Asking) -> None:
         self._on = on
+        self._deliveries = Deliveries(on.feeds)
 
     async def pipelines(self, _: Said) -> Any:
         """The graph."""
@@ -39,7 +41,16 @@ class Watching:
             for view, state in sorted(self._on.hub.states.items())
         ]
         look = look or Look(0.0)
-        return graph(self._on.hub.queries, views, look.topics, look.offsets, look.groups)
+        queries = self._on.hub.queries
+        return graph(queries, views, look.topics, look.offsets, await self._delivered(queries, look))
+
+    async def _delivered(self, queries: list[dict[str, Any]], look: Look) -> dict[tuple[str, str], dict[str, Any]]:
+        alerts = [one for one in queries if one.get("kind") == "alert"]
+
+        def counted() -> dict[tuple[str, str], dict[str, Any]]:
+            return {(one["app"], one["name"]): self._deliveries.of(one, look) for one in alerts}
+
+        return await self._on.threaded(counted) if alerts else {}
 
     async def query_detail(self, said: Said) -> Any:
         """One query."""
@@ -104,16 +115,14 @@ class Watching:
 
     async def alerts(self, _: Said) -> Any:
         """All alerts."""
-        look = self._on.look()
-        found = []
-        for one in self._on.hub.queries:
-            if one.get("kind") != "alert":
-                continue
-            full = f"{one['app']}.{one['name']}"
-            topic = str(one.get("topic") or full)
-            about = {"app": one["app"], "name": one["name"], "topic": topic, "state": one.get("state")}
-            found.append(about | delivery_of(one, look.topics, look.groups))
-        return found
+        look, queries = self._on.look(), self._on.hub.queries
+        counted = await self._delivered(queries, look)
+        about = {(one.get("app"), one.get("name")): one for one in queries}
+        return [
+            {"app": app, "name": name, "topic": str(about[app, name].get("topic") or f"{app}.{name}")}
+            | {"state": about[app, name].get("state"), **told}
+            for (app, name), told in counted.items()
+        ]
 
     async def alert(self, said: Said) -> Any:
         """Rows of an alert, the newest first, and what became of them."""
