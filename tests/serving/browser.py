@@ -14,6 +14,7 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
 
 from tests.serving.live import eventually
 
@@ -89,6 +90,55 @@ def rows(browser: webdriver.Chrome, label: str) -> list[list[str]]:
         return table ? [...table.tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.innerText)) : []
     """
     found: list[list[str]] = browser.execute_script(script, label)
+    return found
+
+
+def click(browser: webdriver.Chrome, css: str) -> None:
+    browser.find_element(By.CSS_SELECTOR, css).click()
+
+
+def write(browser: webdriver.Chrome, css: str, words: str) -> None:
+    field = browser.find_element(By.CSS_SELECTOR, css)
+    field.clear()
+    field.send_keys(words)
+
+
+def listed(browser: webdriver.Chrome) -> list[str]:
+    """What a list of records shows, from the top."""
+    script = """
+        const items = [...document.querySelectorAll(".list .item")].filter((item) => !item.hidden);
+        const top = (item) => item.getBoundingClientRect().top;
+        return items.sort((a, b) => top(a) - top(b)).map((item) => item.innerText.replace(/\\s+/g, " "))
+    """
+    found: list[str] = browser.execute_script(script)
+    return found
+
+
+def confirm(browser: webdriver.Chrome) -> None:
+    eventually(lambda: browser.find_element(By.ID, "ask").get_attribute("open"), bool)
+    click(browser, "#ask-yes")
+
+
+def kept(browser: webdriver.Chrome) -> list[str]:
+    """The places of all records that a list keeps, from the top: it is scrolled through, for only what is in sight is
+    there."""
+    script = """
+        const done = arguments[0], list = document.querySelector(".list"), found = new Map();
+        const look = () => {
+            for (const item of list.querySelectorAll(".item:not([hidden])")) {
+                const row = Math.round(new DOMMatrix(item.style.transform).f / 27);
+                found.set(row, item.querySelector(".place").textContent);
+            }
+            if (list.scrollTop + list.clientHeight >= list.scrollHeight - 1) {
+                list.scrollTop = 0;
+                return done([...found].sort((a, b) => a[0] - b[0]).map(([, place]) => place));
+            }
+            list.scrollTop += list.clientHeight / 2;
+            requestAnimationFrame(() => requestAnimationFrame(look));
+        };
+        requestAnimationFrame(() => requestAnimationFrame(look));
+    """
+    found: list[str] = browser.execute_async_script(script)
     return found
 
 

@@ -70,6 +70,18 @@ def test_rows_come_with_the_version_that_they_reflect(shop: Site) -> None:
     assert answer.headers["cache-control"] == "no-store"
 
 
+def test_integers_that_javascript_does_not_have_come_as_text_if_asked(site: Site) -> None:
+    columns = {"id": "bigint", "in_it": "array<bigint>"}
+    site.declare(name="ids", columns=columns, key=["id"])
+    for at in (2**53, 2**53 + 1, 7):
+        site.feed.append("shop.ids", {"id": at}, {"id": at, "in_it": [at, -at]})
+    site.client.get("/views/ids?limit=0&wait_for=0:3&timeout=30")
+    exact = site.get("/views/ids?exact=true&order=id")["rows"]
+    assert [row["id"] for row in exact] == [7, "9007199254740992", "9007199254740993"]
+    assert exact[2]["in_it"] == ["9007199254740993", "-9007199254740993"]
+    assert site.get("/views/ids?order=id")["rows"][2]["id"] == 2**53 + 1
+
+
 def test_rows_are_filtered_ordered_and_cut(shop: Site) -> None:
     def regions(question: str) -> list[str]:
         return [row["region"] for row in shop.get(f"/views/shop.sales?{question}")["rows"]]

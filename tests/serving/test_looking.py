@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -12,10 +13,12 @@ from headrace.operations.cluster import PartitionOffsets
 from headrace.operations.filters import Wanted
 from headrace.operations.positions import Position, Relative
 from headrace.serving import pacing
+from headrace.serving.deliveries import Deliveries
 from headrace.serving.feeds import Feeds
 from headrace.serving.graph import graph
-from headrace.serving.pacing import Follower
+from headrace.serving.pacing import Follower, paced
 from headrace.serving.reading import from_place, newest
+from headrace.serving.sampler import Look
 from tests.views.memory_feed import MemoryFeed
 
 EVERYTHING = Wanted()
@@ -110,7 +113,53 @@ def test_who_was_away_too_long_goes_on_near_the_end(feed: MemoryFeed, monkeypatc
     assert frame is not None
     shown = sorted((row["partition"], row["offset"]) for row in frame["rows"])
     assert shown == [(0, 17), (0, 18), (0, 19), (1, 18), (1, 19)]
-    assert (frame["count"], frame["skipped"]) == (22, 17)
+    assert (frame["count"], frame["skipped"], frame["unseen"]) == (22, 0, 17)
+
+
+def test_what_a_filter_was_not_asked_about_is_counted_as_not_looked_at(
+    feed: MemoryFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pacing, "READ_AT_MOST", 3)
+    follower = Follower(Feeds(lambda: feed), "orders", {0: 0, 1: 0}, Wanted(key="k39"))
+    frame = follower.take(follower.ends())
+    assert frame is not None
+    assert (len(frame["rows"]), frame["count"], frame["skipped"], frame["unseen"]) == (1, 40, 0, 34)
+
+
+def test_every_frame_is_told_even_if_nothing_of_it_is_wanted(feed: MemoryFeed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pacing, "FRAMES_A_SECOND", 1000)
+    follower = Follower(Feeds(lambda: feed), "orders", {0: 0, 1: 0}, Wanted(key="nobody"))
+    came = 0
+
+    async def ends() -> dict[int, int] | None:
+        return {0: asked.pop(), 1: 0} if asked else None
+
+    async def all_of_it() -> None:
+        nonlocal came
+        async for one in paced(follower, ends, lambda: False):
+            if one.startswith(b"event: frame"):
+                came += json.loads(one.decode().partition("data: ")[2])["count"]
+
+    asked = [20, 13, 7]
+    asyncio.run(all_of_it())
+    assert came == 20
+
+
+def test_what_was_there_and_what_comes_meet(feed: MemoryFeed) -> None:
+    found = newest(feed, "orders", 3, EVERYTHING, partition=1)
+    feed.append("orders", b"next", b"{}", partition=1)
+    feed.append("orders", b"elsewhere", b"{}", partition=0)
+    follower = Follower(Feeds(lambda: feed), "orders", {}, partition=1)
+    follower.begin(found.next)
+    frame = follower.take(follower.ends())
+    assert frame is not None
+    assert [row["key"] for row in frame["rows"]] == ["next"]
+
+
+def test_a_place_of_a_topic_that_was_made_anew_is_its_end(feed: MemoryFeed) -> None:
+    follower = Follower(Feeds(lambda: feed), "orders", {})
+    follower.begin({0: 7, 1: 5000})
+    assert follower.offsets == {0: 7, 1: 20}
 
 
 def test_a_filtered_frame_counts_only_what_was_wanted(feed: MemoryFeed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,6 +173,7 @@ def test_a_filtered_frame_counts_only_what_was_wanted(feed: MemoryFeed, monkeypa
 def query(name: str, kind: str, reads: list[str], topic: str) -> dict[str, Any]:
     positions = {"orders": {"0": 4}}
     about = {"app": "shop", "name": name, "kind": kind, "state": "running", "reads": reads, "topic": topic}
+    about["watermark"] = "2026-01-02T03:30"
     return {**about, "progress": {"positions": positions, "rate": 2.0}}
 
 
@@ -135,7 +185,8 @@ def test_the_graph_goes_from_streams_over_queries_to_views_and_on() -> None:
         {"app": "old", "name": "entry", "state": "stopped"},
     ]
     views = [{"app": "shop", "name": "revenue", "topic": "shop.revenue", "rows": 3, "state": "live"}]
-    told = graph(queries, views, {"orders": {"records": 9}}, {("orders", 0): PartitionOffsets(0, 9)})
+    sent = {("shop", "fraud"): {"rows": 7, "sent": 4, "waiting": 2, "dead": 1}}
+    told = graph(queries, views, {"orders": {"records": 9}}, {("orders", 0): PartitionOffsets(0, 9)}, sent)
     edges = {(edge["from"], edge["to"]) for edge in told["edges"]}
     assert edges == {
         ("topic/orders", "query/shop/clean"),
@@ -149,4 +200,21 @@ def test_the_graph_goes_from_streams_over_queries_to_views_and_on() -> None:
     assert nodes["query/shop/clean"]["lag"] == 5
     assert nodes["topic/clean"]["kind"] == "derived"
     assert nodes["query/old/entry"]["lag"] is None
+    revenue, fraud = nodes["view/shop/revenue"], nodes["alert/shop/fraud"]
+    assert (revenue["rate"], revenue["watermark"]) == (fraud["rate"], fraud["watermark"]) == (2.0, "2026-01-02T03:30")
+    assert [fraud[name] for name in ("rows", "sent", "waiting", "dead")] == [7, 4, 2, 1]
     assert set(nodes) == {name for edge in edges for name in edge} | {"query/old/entry"}
+
+
+def test_rows_of_an_alert_are_counted_without_the_markers_of_transactions() -> None:
+    feed = MemoryFeed(rows_at_once=2)
+    alert, deliveries = {"app": "shop", "name": "fraud", "topic": "shop.fraud"}, Deliveries(Feeds(lambda: feed))
+    for _ in range(3):
+        feed.append("shop.fraud", b"k", b"{}")
+        feed.skip("shop.fraud")
+    look = Look(0.0, topics={"shop.fraud": {"records": 6}, "shop.fraud.dead": {"records": 1}})
+    look.offsets["shop.fraud", 0] = PartitionOffsets(0, 6)
+    assert deliveries.of(alert, look) == {"rows": 6, "sent": None, "waiting": None, "dead": 1}
+    for committed, sent, waiting in ((3, 1, 1), (5, 2, 0), (1, 0, 2)):
+        look.committed["shop.fraud.delivery"] = {("shop.fraud", 0): committed}
+        assert deliveries.of(alert, look) == {"rows": 3, "sent": sent, "waiting": waiting, "dead": 1}

@@ -4,28 +4,38 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from selenium import webdriver
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select
 
+from headrace.feed.catalog import read_catalog
+from headrace.feed.cluster import Cluster
+from headrace.views.catalog import CATALOG_TOPIC
 from tests.serving.browser import (
     AXE,
     chromium,
+    click,
+    confirm,
     go,
     keep_shot,
+    listed,
     needs_chromium,
     resize,
     rows,
     scheme,
     text,
     violations,
+    write,
 )
 from tests.serving.live import eventually
-from tests.serving.stage import HTML, ORDERS, Stage, minute, order, staged
+from tests.serving.stage import HTML, ORDERS, Stage, minute, order, query, staged
 
 pytestmark = [pytest.mark.system, needs_chromium]
 
@@ -52,6 +62,13 @@ SCREENS = (
     "alerts/shop/fraud",
 )
 
+DIALOGS = (
+    ("write", "topics/orders", ["#produce"]),
+    ("replay", "topics/orders", [".list .item", "#replay"]),
+    ("confirm", "queries/shop/revenue", ["#stop"]),
+    ("help", "overview", ["#help-button"]),
+)
+
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
@@ -72,32 +89,6 @@ def browser(shared: webdriver.Chrome) -> Iterator[webdriver.Chrome]:
     yield shared
     assert [entry for entry in shared.get_log("browser") if entry["level"] == "SEVERE"] == []
     assert "broken in" not in shared.title
-
-
-def click(browser: webdriver.Chrome, css: str) -> None:
-    browser.find_element(By.CSS_SELECTOR, css).click()
-
-
-def write(browser: webdriver.Chrome, css: str, words: str) -> None:
-    field = browser.find_element(By.CSS_SELECTOR, css)
-    field.clear()
-    field.send_keys(words)
-
-
-def listed(browser: webdriver.Chrome) -> list[str]:
-    """What a list of records shows, from the top."""
-    script = """
-        const items = [...document.querySelectorAll(".list .item")].filter((item) => !item.hidden);
-        const top = (item) => item.getBoundingClientRect().top;
-        return items.sort((a, b) => top(a) - top(b)).map((item) => item.innerText.replace(/\\s+/g, " "))
-    """
-    found: list[str] = browser.execute_script(script)
-    return found
-
-
-def confirm(browser: webdriver.Chrome) -> None:
-    eventually(lambda: browser.find_element(By.ID, "ask").get_attribute("open"), bool)
-    click(browser, "#ask-yes")
 
 
 def test_the_overview_says_what_flows_what_lags_and_what_broke(stage: Stage, browser: webdriver.Chrome) -> None:
@@ -196,6 +187,32 @@ def test_a_record_is_written_and_a_group_replays_from_it(stage: Stage, browser: 
     assert (offset["topic"], offset["committed"], offset["lag"]) == ("empty", 0, 1)
 
 
+def test_a_tombstone_is_written_to_a_partition_and_one_is_read(stage: Stage, browser: webdriver.Chrome) -> None:
+    stage.make("cards", 3)
+    go(browser, "topics/cards")
+    eventually(lambda: text(browser, "#tail-status"), lambda said: said == "live")
+    for partition, key, nothing in (("2", "gone", True), ("1", "kept", False)):
+        click(browser, "#produce")
+        write(browser, "#new-key", key)
+        if nothing:
+            click(browser, "#new-null")
+            assert not browser.find_element(By.ID, "new-value").is_enabled()
+        choose(browser, "#new-partition", partition)
+        click(browser, "#dialog-do")
+        eventually(lambda: listed(browser), lambda items, key=key: items and key in items[0])
+    found = stage.get("/topics/cards/records?from=beginning")[1]["records"]
+    assert {(one["partition"], one["key"], one["value"]) for one in found} == {(2, "gone", None), (1, "kept", "")}
+    choose(browser, "#partition", "2")
+    eventually(lambda: listed(browser), lambda items: len(items) == 1 and "gone null" in items[0])
+    eventually(lambda: text(browser, "#tail-status"), lambda said: said == "live")
+    click(browser, "#read")
+    eventually(lambda: text(browser, "#tail-count"), lambda said: said.startswith("1 found"))
+
+
+def choose(browser: webdriver.Chrome, css: str, value: str) -> None:
+    eventually(lambda: Select(browser.find_element(By.CSS_SELECTOR, css)).select_by_value(value) is None, bool)
+
+
 def test_a_group_shows_its_lag_in_records_and_seconds_over_time(browser: webdriver.Chrome) -> None:
     go(browser, "groups")
     assert "billing" in [row[0] for row in rows(browser, "Groups")]
@@ -237,6 +254,10 @@ def test_pipelines_are_a_graph_with_the_numbers_of_each_query(browser: webdriver
     revenue = nodes["#/queries/shop/revenue"]
     for fact in ("running", "118.4/s", "lag ", "watermark", "late 6", "dead 3", "state 3.2 MiB"):
         assert fact in revenue
+    for fact in ("118.4/s", "2 sent", "1 waiting", "1 given up", "watermark"):
+        assert fact in nodes["#/alerts/shop/fraud"]
+    for fact in ("118.4/s", "30 rows", "watermark"):
+        assert fact in nodes["#/views/shop.revenue"]
     assert browser.execute_script("return document.querySelectorAll('.graph .edge').length") == 8
     assert browser.execute_script("return document.querySelectorAll('.trouble-node').length") == 1
     keep_shot(browser, "pipelines")
@@ -259,6 +280,27 @@ def test_a_query_is_told_to_restart_and_nobody_who_obeys_is_said(stage: Stage, b
     click(browser, "#stop")
     confirm(browser)
     eventually(lambda: text(browser, "#toasts"), lambda said: "shop.top is failed" in said)
+
+
+def test_a_running_query_is_restarted(stage: Stage, browser: webdriver.Chrome) -> None:
+    """All of the way but for the app's run, which is played here: it sees the command and says what came of it."""
+    go(browser, "queries/shop/revenue")
+    played = threading.Thread(target=obey, args=(stage, "shop", "revenue"))
+    played.start()
+    click(browser, "#restart")
+    keep_shot(browser, "restart")
+    confirm(browser)
+    played.join()
+    eventually(lambda: text(browser, "#toasts"), lambda said: "shop.revenue is running" in said)
+    eventually(lambda: text(browser, "#screen dl"), lambda said: "2026-01-02 05:00:00" in said)
+
+
+def obey(stage: Stage, app: str, name: str) -> None:
+    cluster = Cluster(stage.node.bootstrap, {})
+    told = eventually(lambda: read_catalog(cluster, "command").get(f"{app}/{name}"), bool)
+    assert told["action"] == "restart"
+    entry = query(app, name, "view", since="2026-01-02T05:00:00.000000Z")
+    stage.write(CATALOG_TOPIC, [(f"query/{app}/{name}".encode(), entry)])
 
 
 def test_a_view_is_browsed_filtered_charted_and_followed(stage: Stage, browser: webdriver.Chrome) -> None:
@@ -299,7 +341,7 @@ def test_late_and_dead_rows_say_why(browser: webdriver.Chrome) -> None:
 def test_alerts_say_what_became_of_them(browser: webdriver.Chrome) -> None:
     go(browser, "alerts")
     [row] = eventually(lambda: rows(browser, "Alerts"), len)
-    assert row == ["shop.fraud", "running", "4", "1", "1"]
+    assert row == ["shop.fraud", "running", "4", "2", "1", "1"]
     go(browser, "alerts/shop/fraud")
     found = eventually(lambda: rows(browser, "Alerts sent"), lambda told: len(told) == 4)
     assert [one[1] for one in found] == ["waiting", "sent", "dead", "sent"]
@@ -333,6 +375,40 @@ def test_the_keyboard_is_enough(browser: webdriver.Chrome) -> None:
     assert browser.execute_script(outline) == "solid"
 
 
+def test_a_record_is_written_without_a_mouse(stage: Stage, browser: webdriver.Chrome) -> None:
+    stage.make("typed")
+    go(browser, "topics/typed")
+    eventually(lambda: text(browser, "#tail-status"), lambda said: said == "live")
+    browser.execute_script("document.getElementById('screen').focus()")
+    tab_to(browser, "produce")
+    press(browser, Keys.ENTER)
+    tab_to(browser, "new-key")
+    press(browser, "by keys")
+    tab_to(browser, "new-value")
+    press(browser, "x")
+    tab_to(browser, "dialog-do")
+    press(browser, Keys.ENTER)
+    eventually(lambda: listed(browser), lambda items: items and "by keys x" in items[0])
+    assert browser.execute_script("return document.activeElement.id") == "produce", "where one was before the dialog"
+    tab_to(browser, "", "listbox")
+    press(browser, Keys.ARROW_DOWN)
+    eventually(lambda: text(browser, "#record"), lambda said: "by keys" in said)
+
+
+def press(browser: webdriver.Chrome, keys: str) -> None:
+    ActionChains(browser).send_keys(keys).perform()
+
+
+def tab_to(browser: webdriver.Chrome, wanted: str, role: str = "") -> None:
+    """Go on with the tab key until the element of this id, or role, has the focus."""
+    script = "const at = document.activeElement; return [at.id, at.getAttribute('role') ?? '']"
+    for _ in range(60):
+        if browser.execute_script(script) == [wanted, role]:
+            return
+        press(browser, Keys.TAB)
+    raise AssertionError(f"the tab key does not lead to {wanted}{role}")
+
+
 def test_light_and_dark_are_switched_and_remembered(browser: webdriver.Chrome) -> None:
     ground = "return getComputedStyle(document.body).backgroundColor"
     scheme(browser, "light")
@@ -360,6 +436,30 @@ def test_everybody_can_use_every_screen(browser: webdriver.Chrome, colours: str,
         wide = browser.execute_script("return document.documentElement.scrollWidth")
         assert wide <= width, f"{name} is {wide} wide"
         keep_shot(browser, f"{name.replace('/', '-')}-{width}-{colours}")
+    resize(browser, 1280, 1100)
+    scheme(browser, "light")
+    assert not found, json.dumps(found, indent=1)
+
+
+@pytest.mark.skipif(not AXE.exists() and not os.environ.get("CI"), reason="axe-core is not here: scripts/fetch-axe")
+@pytest.mark.parametrize(("colours", "width"), [("light", 1280), ("dark", 360)])
+def test_everybody_can_use_every_dialog(stage: Stage, browser: webdriver.Chrome, colours: str, width: int) -> None:
+    scheme(browser, colours)
+    resize(browser, width, 900)
+    found: dict[str, Any] = {}
+    for name, screen, buttons in DIALOGS:
+        go(browser, screen)
+        for button in buttons:
+            eventually(
+                lambda css=button: browser.execute_script(f"document.querySelector('{css}').click()") is None, bool
+            )
+        eventually(lambda: browser.execute_script("return document.querySelector('dialog[open]') !== null"), bool)
+        if wrong := violations(browser):
+            found[name] = wrong
+        wide = browser.execute_script("return document.querySelector('dialog[open]').getBoundingClientRect().right")
+        assert wide <= width, f"{name} goes to {wide}"
+        keep_shot(browser, f"dialog-{name}-{width}-{colours}")
+        browser.execute_script("document.querySelector('dialog[open]').close()")
     resize(browser, 1280, 1100)
     scheme(browser, "light")
     assert not found, json.dumps(found, indent=1)

@@ -19,6 +19,8 @@ __all__ = ["ARROW", "FORMATS", "VERSION_HEADER", "failure", "json_response", "ta
 ARROW = "application/vnd.apache.arrow.stream"
 VERSION_HEADER = "Headrace-Version"
 FORMATS = ("json", "csv", "arrow")
+MOST_EXACT = 2**53 - 1
+"""The largest integer that a double, and so JavaScript, tells from its neighbours."""
 _STATUSES = (
     (NotFound, 404),
     (RecordTooLarge, 413),
@@ -46,8 +48,11 @@ def failure(error: HeadraceError, status: int | None = None) -> Response:
     return json_response({name: text for name, text in told.items() if text}, status)
 
 
-def table_response(answer: Answer, about: dict[str, Any], form: str, offsets: Offsets | None = None) -> Response:
-    """Rows of a view as objects, or as a table of another format."""
+def table_response(
+    answer: Answer, about: dict[str, Any], form: str, offsets: Offsets | None = None, *, exact: bool = False
+) -> Response:
+    """Rows of a view as objects, or as a table of another format. ``exact``: in JSON, integers that are no numbers in
+    JavaScript are text."""
     headers = {VERSION_HEADER: version(offsets)} if offsets is not None else {}
     if form == "arrow":
         return Response(_arrow(answer), 200, headers, ARROW)
@@ -55,7 +60,7 @@ def table_response(answer: Answer, about: dict[str, Any], form: str, offsets: Of
     if form == "csv":
         return Response(_csv(names, answer.rows), 200, headers, "text/csv; charset=utf-8")
     columns = [{"name": column.name, "type": column.type} for column in answer.columns]
-    rows = [dict(zip(names, row, strict=True)) for row in answer.rows]
+    rows = [dict(zip(names, _exact(row) if exact else row, strict=True)) for row in answer.rows]
     return json_response({**about, "columns": columns, "rows": rows}, headers=headers)
 
 
@@ -79,6 +84,14 @@ def _csv(names: list[str], rows: list[tuple[Any, ...]]) -> str:
         [json.dumps(cell) if isinstance(cell, dict | list | bool) else cell for cell in row] for row in rows
     )
     return text.getvalue()
+
+
+def _exact(value: Any) -> Any:
+    if isinstance(value, int) and abs(value) > MOST_EXACT:
+        return str(value)
+    if isinstance(value, dict):
+        return {key: _exact(item) for key, item in value.items()}
+    return [_exact(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _finite(value: Any) -> Any:

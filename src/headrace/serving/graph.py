@@ -53,6 +53,7 @@ def graph(
     views: Iterable[Mapping[str, Any]],
     topics: Mapping[str, Mapping[str, Any]],
     offsets: Mapping[Partition, PartitionOffsets],
+    deliveries: Mapping[tuple[str, str], Mapping[str, Any]],
 ) -> dict[str, Any]:
     """Nodes and edges: streams to queries, queries to views, derived streams and alerts."""
     nodes: dict[str, dict[str, Any]] = {}
@@ -73,14 +74,16 @@ def graph(
         at = f"query/{app}/{name}"
         nodes[at] = {**shown, "id": at, "kind": "query", "makes": shown["kind"]}
         edges += [{"from": topic_node(topic), "to": at} for topic in shown["reads"]]
+        speed = {"rate": shown["rate"], "watermark": shown["watermark"]}
         view = by_view.get((app, name))
         if view is not None:
             end = f"view/{app}/{name}"
             about = {key: view.get(key) for key in ("rows", "state", "behind", "bad", "topic")}
-            nodes[end] = {"id": end, "kind": "view", "app": app, "name": name, **about}
+            nodes[end] = {"id": end, "kind": "view", "app": app, "name": name, **about, **speed}
         elif shown["kind"] == "alert":
             end = f"alert/{app}/{name}"
-            nodes[end] = {"id": end, "kind": "alert", "app": app, "name": name, "topic": shown["topic"]}
+            about = {"topic": shown["topic"], **deliveries.get((app, name), {})}
+            nodes[end] = {"id": end, "kind": "alert", "app": app, "name": name, **about, **speed}
         elif shown["topic"]:
             end = topic_node(shown["topic"])
         else:

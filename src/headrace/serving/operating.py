@@ -89,9 +89,9 @@ class Operating:
         """Records as they come."""
         name, since = topic_of(said), said.get("last_event_id") or said.get("from")
         wanted = Wanted(said.get("key", ""), said.get("value", ""), said.get("header", ""))
-        follower = Follower(self._on.feeds, name, {}, wanted)
-        ends = await self._on.threaded(follower.ends)
-        follower.offsets = dict(ends) | {p: at for p, at in (offsets_of(since) if since else {}).items() if p in ends}
+        follower = Follower(self._on.feeds, name, {}, wanted, said.get("partition"))
+        place = offsets_of(since) if since else {}
+        await self._on.threaded(lambda: follower.begin(place))
 
         async def known() -> dict[int, int]:
             return await self._on.streaming.run(follower.ends)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from headrace.feed import Feed
 
-__all__ = ["Found", "from_place", "newest", "rows_of"]
+__all__ = ["Found", "bounds_of", "from_place", "newest", "rows_of"]
 
 SHOWN_CHARACTERS = 4096
 WHOLE_CHARACTERS = 1 << 20
@@ -72,7 +72,7 @@ def _cut(data: bytes | None, characters: int) -> bytes | None:
     return data[:characters].decode(errors="ignore").encode() or data[:characters]
 
 
-def _bounds_of(feed: Feed, topic: str, partition: int | None) -> dict[int, tuple[int, int]]:
+def bounds_of(feed: Feed, topic: str, partition: int | None) -> dict[int, tuple[int, int]]:
     """Where the wanted partitions begin and end."""
     bounds = feed.bounds(topic)
     if partition is None:
@@ -92,7 +92,7 @@ def from_place(
     characters: int = SHOWN_CHARACTERS,
 ) -> Found:
     """Up to ``limit`` records from a place on: a position in every partition, or an offset for each."""
-    bounds = _bounds_of(feed, topic, partition)
+    bounds = bounds_of(feed, topic, partition)
     starts = _starts(feed, topic, place, bounds)
     found, budget = Found(next=dict(starts)), _Budget()
     open_ones = {index: bounds[index][1] for index in starts if starts[index] < bounds[index][1]}
@@ -144,7 +144,7 @@ def newest(
     characters: int = SHOWN_CHARACTERS,
 ) -> Found:
     """The newest records that are wanted, the oldest of them first; looked for backwards, in pieces."""
-    bounds = _bounds_of(feed, topic, partition)
+    bounds = bounds_of(feed, topic, partition)
     found, budget = Found(next={index: end for index, (_, end) in bounds.items()}), _Budget()
     ends = {index: end for index, (start, end) in bounds.items() if start < end}
     counts = dict.fromkeys(bounds, 0)

@@ -24,7 +24,9 @@ __all__ = ["Look", "Sampler", "Series"]
 EVERY_S, QUIET_EVERY_S, WATCHED_S = 2.0, 10.0, 30.0
 BUSY_PART = 10
 POINTS = 300
-GROUPS_AT_MOST = 200
+MEASURED_AT_MOST = 200
+"""Of so many groups it is asked how far they are behind; of the others only that they are there."""
+_UNKNOWN: dict[str, Any] = {"lag": None, "lag_seconds": None, "topics": []}
 
 Series = deque[tuple[float, float]]
 """Points of a graph: Unix time in seconds, and a number."""
@@ -38,6 +40,8 @@ class Look:
     topics: dict[str, dict[str, Any]] = field(default_factory=dict)
     offsets: dict[Partition, PartitionOffsets] = field(default_factory=dict)
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
+    committed: dict[str, dict[Partition, int]] = field(default_factory=dict)
+    """Where each group stands."""
     disk: Disk = field(default_factory=Disk)
     brokers: int = 0
 
@@ -121,11 +125,12 @@ class Sampler:
                 "bytes": sum(sizes) if sizes else None,
                 "internal": is_internal(one),
             }
-        for group in all_groups(cluster)[:GROUPS_AT_MOST]:
-            look.groups[group["group"]] = group | self._behind(cluster, group)
+        for at, group in enumerate(all_groups(cluster)):
+            behind = self._behind(cluster, group, look) if at < MEASURED_AT_MOST else _UNKNOWN
+            look.groups[group["group"]] = group | behind
         return look
 
-    def _behind(self, cluster: Cluster, group: dict[str, Any]) -> dict[str, Any]:
+    def _behind(self, cluster: Cluster, group: dict[str, Any], look: Look) -> dict[str, Any]:
         name = group["group"]
         try:
             offsets = share_offsets(cluster, name) if group["type"] == "share" else None
@@ -133,7 +138,8 @@ class Sampler:
         except ServerAway:
             raise
         except HeadraceError:
-            return {"lag": None, "lag_seconds": None, "topics": []}
+            return _UNKNOWN
+        look.committed[name] = {(one.topic, one.partition): one.committed for one in lags}
         seconds = [one.lag_seconds for one in lags if one.lag_seconds is not None]
         return {
             "lag": sum(one.lag for one in lags),

@@ -31,6 +31,8 @@ _FILTERS = (
     text("value", "only records whose value holds this text"),
     text("header", "only records with this header: NAME or NAME=TEXT"),
 )
+_SINCE = text("from", "0:12,1:7: offset by partition")
+_PARTITION = number("partition", "only this one", 0, 1_000_000)
 _LIMIT = number("limit", "at most so many", 0, 1000)
 _WAIT = (
     text("wait_for", "wait until the view reflects at least this version"),
@@ -85,6 +87,7 @@ def view_endpoints(views: Viewing, frames: Handler) -> list[Endpoint]:
                 text("limit", "at most so many rows, or all"),
                 text("offset", "after so many rows"),
                 text("format", "how rows are written", enum=list(FORMATS)),
+                Parameter("exact", {"type": "boolean"}, "in JSON: integers beyond 2^53 as text, for JavaScript"),
                 *_WAIT,
             ),
             answer=rows,
@@ -97,7 +100,14 @@ def view_endpoints(views: Viewing, frames: Handler) -> list[Endpoint]:
             parameters=(text("from", "a version, start, or now"), text("until", "end at this version")),
             media=EVENTS,
         ),
-        Endpoint("GET", "/views/{name}/frames", frames, "What changes, a few frames a second.", media=EVENTS),
+        Endpoint(
+            "GET",
+            "/views/{name}/frames",
+            frames,
+            "What changes, a few frames a second.",
+            parameters=(_SINCE,),
+            media=EVENTS,
+        ),
         Endpoint(
             "GET", "/views/{name}/{key:path}", views.row, "One row.", parameters=_WAIT, answer=record("row", "version")
         ),
@@ -139,7 +149,7 @@ def operating_endpoints(on: Operating) -> list[Endpoint]:
             "Records from a place on, or the newest.",
             parameters=(
                 place,
-                number("partition", "only this one", 0, 1_000_000),
+                _PARTITION,
                 _LIMIT,
                 *_FILTERS,
                 Parameter("whole", {"type": "boolean"}, "do not cut long values"),
@@ -160,7 +170,7 @@ def operating_endpoints(on: Operating) -> list[Endpoint]:
             "/topics/{topic}/tail",
             on.tail,
             "Records as they come, a few frames a second.",
-            parameters=(text("from", "0:12,1:7: offset by partition"), *_FILTERS),
+            parameters=(_SINCE, _PARTITION, *_FILTERS),
             media=EVENTS,
         ),
         Endpoint("GET", "/groups", on.groups, "All groups.", answer=listed(record("group", "state", "lag"))),

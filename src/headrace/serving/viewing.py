@@ -96,7 +96,7 @@ class Viewing:
             answer = self._hub.reader.select(view, question)
             [offsets] = answer.versions.values()
             about = {"app": view[0], "view": view[1], "version": version(offsets)}
-            return table_response(answer, about, form, offsets)
+            return table_response(answer, about, form, offsets, exact=bool(said.get("exact")))
 
         return await self._on.reads.run(answered)
 

@@ -12,11 +12,13 @@ from headrace.operations.filters import Wanted
 from headrace.operations.groups import lags_of
 from headrace.operations.queries import OVER, command_query, ensure_obeyed
 from headrace.serving.asking import Asking, topic_of
+from headrace.serving.deliveries import Deliveries
 from headrace.serving.endpoints import Said
 from headrace.serving.graph import graph, query_node
 from headrace.serving.hub import word_of
 from headrace.serving.pacing import Follower, paced
 from headrace.serving.reading import newest
+from headrace.serving.sampler import Look
 from headrace.views.store import offsets_of
 
 __all__ = ["Watching"]
@@ -27,20 +29,29 @@ class Watching:
 
     def __init__(self, on: Asking) -> None:
         self._on = on
+        self._deliveries = Deliveries(on.feeds)
 
     async def pipelines(self, _: Said) -> Any:
         """The graph."""
         self._on.sampler.watched()
-        return await self._on.looks.run(self._graph)
+        look, queries = self._on.sampler.look or Look(0.0), self._on.hub.queries
+        return await self._on.looks.run(self._graph, queries, look, await self._delivered(queries, look))
 
-    def _graph(self) -> dict[str, Any]:
-        look = self._on.sampler.look
+    def _graph(self, queries: list[dict[str, Any]], look: Look, delivered: dict[tuple[str, str], Any]) -> dict[str, Any]:
         views = [
             {**state.spec.to_json(), "rows": self._on.hub.count(view, state), "state": word_of(state)}
             | {"behind": state.behind, "bad": state.bad}
             for view, state in sorted(self._on.hub.states.items())
         ]
-        return graph(self._on.hub.queries, views, look.topics if look else {}, look.offsets if look else {})
+        return graph(queries, views, look.topics, look.offsets, delivered)
+
+    async def _delivered(self, queries: list[dict[str, Any]], look: Look) -> dict[tuple[str, str], dict[str, Any]]:
+        alerts = [one for one in queries if one.get("kind") == "alert"]
+
+        def counted() -> dict[tuple[str, str], dict[str, Any]]:
+            return {(one["app"], one["name"]): self._deliveries.of(one, look) for one in alerts}
+
+        return await self._on.threaded(counted) if alerts else {}
 
     async def query_detail(self, said: Said) -> Any:
         """One query."""
@@ -105,19 +116,14 @@ class Watching:
 
     async def alerts(self, _: Said) -> Any:
         """All alerts."""
-        look = self._on.look()
-        found = []
-        for one in self._on.hub.queries:
-            if one.get("kind") != "alert":
-                continue
-            full = f"{one['app']}.{one['name']}"
-            topic = str(one.get("topic") or full)
-            total = look.topics.get(topic, {}).get("records", 0)
-            waiting = look.groups.get(f"{full}.delivery", {}).get("lag")
-            dead = look.topics.get(f"{full}.dead", {}).get("records", 0)
-            about = {"app": one["app"], "name": one["name"], "topic": topic, "state": one.get("state")}
-            found.append({**about, "rows": total, "waiting": waiting, "dead": dead})
-        return found
+        look, queries = self._on.look(), self._on.hub.queries
+        counted = await self._delivered(queries, look)
+        about = {(one.get("app"), one.get("name")): one for one in queries}
+        return [
+            {"app": app, "name": name, "topic": str(about[app, name].get("topic") or f"{app}.{name}")}
+            | {"state": about[app, name].get("state"), **told}
+            for (app, name), told in counted.items()
+        ]
 
     async def alert(self, said: Said) -> Any:
         """Rows of an alert, the newest first, and what became of them."""
@@ -144,9 +150,10 @@ class Watching:
     async def view_frames(self, said: Said) -> Response:
         """What changes in a view, a few frames a second."""
         view, state = self._on.hub.find(said["name"])
-        since = said.get("last_event_id")
-        offsets = dict(state.offsets) | (offsets_of(since) if since else {})
-        follower = Follower(self._on.feeds, state.spec.topic, offsets)
+        since = said.get("last_event_id") or said.get("from")
+        follower = Follower(self._on.feeds, state.spec.topic, {})
+        place = dict(state.offsets) | (offsets_of(since) if since else {})
+        await self._on.threaded(lambda: follower.begin(place))
 
         async def known() -> dict[int, int] | None:
             await self._on.hub.news(0.5)

@@ -1,7 +1,7 @@
 // Small charts in SVG: lines over time, bars by name.
 
-import { svg } from "./dom.js";
-import { clock, compact } from "./words.js";
+import { h, svg } from "./dom.js";
+import { clock, tick } from "./words.js";
 
 const BOX = { height: 200, left: 56, right: 12, top: 10, bottom: 24 };
 
@@ -12,50 +12,57 @@ export class Chart {
     this.height = height;
     this.width = 0;
     this.again = () => {};
-    this.made = svg("svg", { class: "chart", role: "img", "aria-label": label, height });
-    new ResizeObserver(() => { if (this.made.clientWidth !== this.width) this.again(); }).observe(this.made);
+    this.drawing = svg("svg", { class: "chart", role: "img", "aria-label": label, height });
+    this.names = h("p", { class: "legend", hidden: true });
+    this.made = h("div", {}, this.drawing, this.names);
+    new ResizeObserver(() => { if (this.drawing.clientWidth !== this.width) this.again(); }).observe(this.drawing);
   }
 
   // One unit of the drawing is one pixel, so text has the same size in every chart.
   measured(again) {
     this.again = again;
-    this.width = this.made.clientWidth || 600;
-    this.made.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
+    this.width = this.drawing.clientWidth || 600;
+    this.drawing.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
   }
 
   get floor() { return this.height - BOX.bottom; }
 
-  axis(top) {
+  // The axis goes from the least to the greatest value, and zero is always on it.
+  axis(values) {
+    const [least, most] = [Math.min(0, ...values), Math.max(0, ...values)];
+    const step = nice((most - least) / (this.height > 180 ? 4 : 2));
+    const [from, to] = [Math.floor(least / step), Math.ceil(most / step) || (least < 0 ? 0 : 1)];
+    const y = (value) => this.floor - (value / step - from) / (to - from) * (this.floor - BOX.top);
     const parts = [];
-    const steps = this.height > 180 ? 4 : 2;
-    for (let at = 0; at <= steps; at++) {
-      const y = this.floor - (this.floor - BOX.top) * at / steps;
-      parts.push(svg("line", { x1: BOX.left, x2: this.width - BOX.right, y1: y, y2: y, class: "grid" }));
-      parts.push(svg("text", { x: BOX.left - 8, y: y + 4, "text-anchor": "end" }, compact(top * at / steps) + this.unit));
+    for (let at = from; at <= to; at++) {
+      const place = { x1: BOX.left, x2: this.width - BOX.right, y1: y(at * step), y2: y(at * step) };
+      parts.push(svg("line", { ...place, class: at === 0 && from < 0 ? "zero" : "grid" }));
+      parts.push(svg("text", { x: BOX.left - 8, y: place.y1 + 4, "text-anchor": "end" }, tick(at * step) + this.unit));
     }
-    return parts;
+    return { y, parts };
   }
 
-  // Each series: {points: [[x, y], ...], name}. x are milliseconds, or plain numbers with times = false.
-  lines(series, { times = true } = {}) {
-    this.measured(() => this.lines(series, { times }));
+  // Each series: {points: [[x, y], ...], name}. x are milliseconds, or plain numbers with times = false. `more`: how many
+  // series there are besides.
+  lines(series, { times = true, more = 0 } = {}) {
+    this.measured(() => this.lines(series, { times, more }));
+    this.legend(series, more);
     const all = series.flatMap((one) => one.points).filter(([, y]) => y !== null && Number.isFinite(y));
     if (!all.length) return this.nothing();
     const xs = all.map(([x]) => x);
     const [first, last] = [Math.min(...xs), Math.max(...xs)];
-    const top = nice(Math.max(...all.map(([, y]) => y), 0));
+    const { y, parts } = this.axis(all.map(([, value]) => value));
     const x = (at) => last === first ? this.width - BOX.right : BOX.left + (at - first) / (last - first) * (this.width - BOX.left - BOX.right);
-    const y = (value) => this.floor - Math.max(0, value) / top * (this.floor - BOX.top);
-    const parts = this.axis(top);
     series.forEach((one, index) => {
       const points = one.points.filter(([, value]) => value !== null && Number.isFinite(value));
       if (!points.length) return;
       const way = points.map(([at, value], step) => `${step ? "L" : "M"}${x(at).toFixed(1)},${y(value).toFixed(1)}`).join("");
-      if (!index) parts.push(svg("path", { class: "area", d: `${way}L${x(points.at(-1)[0])},${this.floor}L${x(points[0][0])},${this.floor}Z` }));
-      parts.push(svg("path", { class: `line${index ? " second" : ""}`, d: way }));
+      if (series.length === 1) parts.push(svg("path", { class: "area", d: `${way}L${x(points.at(-1)[0])},${y(0)}L${x(points[0][0])},${y(0)}Z` }));
+      parts.push(svg("path", { class: `line c${index}`, d: way }));
       if (points.length <= 60) {
         for (const [at, value] of points) {
-          parts.push(svg("circle", { class: "point", cx: x(at), cy: y(value), r: 2.4 }, svg("title", {}, `${times ? clock(at, true) : at}: ${compact(value)}${this.unit}`)));
+          const what = `${one.name ? `${one.name}, ` : ""}${times ? clock(at, true) : at}: ${value}${this.unit}`;
+          parts.push(svg("circle", { class: `point c${index}`, cx: x(at), cy: y(value), r: 2.4 }, svg("title", {}, what)));
         }
       }
     });
@@ -68,30 +75,36 @@ export class Chart {
         if (last === first) break;
       }
     }
-    this.made.replaceChildren(...parts);
+    this.drawing.replaceChildren(...parts);
   }
 
   bars(rows) {
     this.measured(() => this.bars(rows));
+    this.legend([], 0);
     if (!rows.length) return this.nothing();
-    const top = nice(Math.max(...rows.map(([, value]) => value), 0));
     const width = (this.width - BOX.left - BOX.right) / rows.length;
-    const parts = this.axis(top);
+    const { y, parts } = this.axis(rows.map(([, value]) => value));
     rows.forEach(([name, value], at) => {
-      const tall = Math.max(0, value) / top * (this.floor - BOX.top);
       const left = BOX.left + at * width;
-      const bar = svg("rect", { class: "bar", x: left + width * .14, y: this.floor - tall, width: width * .72, height: tall, rx: Math.min(3, width / 4) });
-      bar.append(svg("title", {}, `${name}: ${compact(value)}${this.unit}`));
+      const bar = svg("rect", { class: "bar", x: left + width * .14, y: Math.min(y(value), y(0)), width: width * .72, height: Math.abs(y(value) - y(0)), rx: Math.min(3, width / 4) });
+      bar.append(svg("title", {}, `${name}: ${value}${this.unit}`));
       parts.push(bar);
       if (width > 34) parts.push(svg("text", { x: left + width / 2, y: this.height - 6, "text-anchor": "middle" }, String(name).slice(0, Math.floor(width / 7))));
     });
-    this.made.replaceChildren(...parts);
+    this.drawing.replaceChildren(...parts);
+  }
+
+  legend(series, more) {
+    const named = series.filter((one) => one.name !== undefined);
+    this.names.hidden = !named.length;
+    const names = named.map((one, index) => h("span", { class: `named c${index}` }, one.name));
+    this.names.replaceChildren(...names, more ? h("span", {}, `and ${more} more, not drawn`) : "");
   }
 
   nothing() {
     this.measured(() => this.nothing());
     const middle = { x: this.width / 2, y: this.height / 2, "text-anchor": "middle" };
-    this.made.replaceChildren(svg("text", middle, "nothing to draw yet"));
+    this.drawing.replaceChildren(svg("text", middle, "nothing to draw yet"));
   }
 }
 

@@ -13,16 +13,18 @@ const TO = {
   alert: (node) => path("alerts", node.app, node.name),
 };
 
+const watermark = (node) => node.watermark ? `watermark ${moment(node.watermark).slice(5)}` : "no watermark";
+
 function facts(node) {
   if (node.kind === "query") {
     const lines = [`${node.state} · ${rate(node.rate)}`, `lag ${compact(node.lag)} · state ${bytes(node.state_bytes)}`];
-    lines.push(node.watermark ? `watermark ${moment(node.watermark).slice(5)}` : "no watermark");
+    lines.push(watermark(node));
     lines.push(`late ${compact(node.late)} · dead ${compact(node.dead)}`);
     return lines;
   }
-  if (node.kind === "view") return [`view · ${node.state}`, `${compact(node.rows)} rows · ${compact(node.behind ?? 0)} behind`];
-  if (node.kind === "alert") return ["alert"];
-  return [`${node.kind} · ${rate(node.rate)}`, `${compact(node.records)} records`];
+  if (node.kind === "view") return [`view · ${node.state} · ${rate(node.rate)}`, `${compact(node.rows)} rows · ${compact(node.behind ?? 0)} behind`, watermark(node)];
+  if (node.kind === "alert") return [`alert · ${rate(node.rate)}`, `${compact(node.sent)} sent · ${compact(node.waiting)} waiting`, `${compact(node.dead)} given up`, watermark(node)];
+  return [`${node.kind} · ${rate(node.rate)}`, `${compact(node.records)} records · ${bytes(node.bytes)}`];
 }
 
 function layers(nodes, edges) {

@@ -58,7 +58,7 @@ async function tick(first = false) {
   } catch (error) {
     if (error.status === 404 && screen === now.screen) $("screen").append(empty("There is nothing here", error.message));
     else if (error.status && error.status !== 401) say(error.said.error, "waiting");
-    if (error.status === 404) now.screen = null;
+    if (error.status === 404 && screen === now.screen) { screen.close?.(); now.screen = null; }
   } finally {
     now.busy = false;
     if (screen !== now.screen) tick(true);
@@ -72,7 +72,7 @@ function say(text, kind) {
 
 function connect() {
   now.live?.close();
-  now.live = events("live", { overview: (told) => {
+  now.live = events(() => "live", { overview: (told) => {
     now.told = told;
     say("live", "live");
     set($("version"), told.version);
@@ -82,7 +82,13 @@ function connect() {
     badge("pipelines", told.troubles.filter((one) => one.what === "query").length, true);
     badge("aside", told.late + told.dead);
     if (!document.hidden) tick();
-  } }, (word) => { if (word !== "live") say("the node does not answer", "away"); if (word === "closed") setTimeout(begin, 2000); });
+  } }, (word) => { if (word !== "live") { say("the node does not answer", "away"); recognise(); } });
+}
+
+// Whether we are still who we were: a node that was started again may want another token.
+async function recognise() {
+  const told = await get("session").catch(() => null);
+  if (told && access.role && told.role !== access.role) begin();
 }
 
 function badge(name, count, alarm = false) {

@@ -100,17 +100,27 @@ export class RecordList {
 
 const short = (text) => text === null ? "null" : text.length > 300 ? text.slice(0, 300) : text;
 
-// A value for people: JSON is indented and coloured, everything else is text.
+// A value for people: JSON is indented and coloured, everything else is text. Numbers are shown as they were written: what
+// JavaScript makes of a large one is another number.
 export function pretty(text) {
   const made = h("pre", { tabindex: "0", "aria-label": "Value" });
   let said;
   try { said = JSON.parse(text); } catch { made.textContent = text ?? "null"; return made; }
-  if (said === null || typeof said !== "object") { made.textContent = text; return made; }
-  const parts = JSON.stringify(said, null, 2).split(/("(?:\\.|[^"\\])*"(?:\s*:)?|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)/);
-  made.append(...parts.map((part) => {
-    if (/^".*:$/s.test(part)) return h("span", { class: "k" }, part);
-    if (part.startsWith('"')) return h("span", { class: "s" }, part);
-    return /^-?\d/.test(part) ? h("span", { class: "n" }, part) : part;
-  }));
+  if (said === null || typeof said !== "object") made.textContent = text;
+  else made.append(...indented(text.match(/"(?:\\.|[^"\\])*"|[{}[\],:]|[^\s{}[\],:"]+/g)));
   return made;
+}
+
+function indented(tokens) {
+  let depth = 0;
+  const line = (step) => `\n${"  ".repeat(depth += step)}`;
+  return tokens.map((token, at) => {
+    const hollow = "{[".includes(tokens[at - 1]) && "}]".includes(token);
+    if (token === "{" || token === "[") return "}]".includes(tokens[at + 1]) ? token : token + line(1);
+    if (token === "}" || token === "]") return hollow ? token : line(-1) + token;
+    if (token === ",") return token + line(0);
+    if (token === ":") return ": ";
+    if (token.startsWith('"')) return h("span", { class: tokens[at + 1] === ":" ? "k" : "s" }, JSON.stringify(JSON.parse(token)));
+    return /^-?\d/.test(token) ? h("span", { class: "n" }, token) : token;
+  });
 }

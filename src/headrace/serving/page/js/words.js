@@ -1,10 +1,14 @@
 // Numbers, sizes and times for people.
 
 const grouped = new Intl.NumberFormat("en", { maximumFractionDigits: 2 });
+const small = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
 export const number = (value) => value === null || value === undefined ? "–" : grouped.format(value);
 export const compact = (value) => value === null || value === undefined ? "–" : Math.abs(value) < 10000 ? grouped.format(value) : short.format(value);
+// Offsets and other numbers that name something: as they are, to be copied.
+export const plain = (value) => value === null || value === undefined ? "–" : String(value);
+export const tick = (value) => value && Math.abs(value) < 1 ? small.format(value) : compact(value);
 export const rate = (value) => value ? `${compact(value)}/s` : "0/s";
 
 export function bytes(value) {
@@ -39,9 +43,15 @@ export const moment = (text) => text ? clock(Date.parse(text), true) : "–";
 
 export function value(cell) {
   if (cell === null || cell === undefined) return "null";
-  if (typeof cell === "number") return number(cell);
   if (typeof cell === "object") return cell.start ? value(cell.start) : JSON.stringify(cell);
   return /^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(cell) ? cell.replace("T", " ").replace(/(:\d\d)(\.0+)?Z$/, "$1") : String(cell);
+}
+
+// What came since, added up frame by frame.
+export function came(sum, frame) {
+  for (const name of ["count", "skipped", "unseen"]) sum[name] += frame[name];
+  const left = [[sum.skipped, "not shown"], [sum.unseen, "not looked at"]].filter(([count]) => count);
+  return [`${compact(sum.count)} came`, ...left.map(([count, what]) => `${compact(count)} ${what}`)].join(", ");
 }
 
 export const textOf = (record, field) => record[field] ?? (record[`${field}_base64`] !== undefined ? `base64 ${record[`${field}_base64`]}` : null);

@@ -30,7 +30,7 @@ export function openOne(root, [topic]) {
 export function openAlerts(root) {
   const table = new Table("Alerts", [
     { name: "alert", of: (row) => link(path("alerts", row.app, row.name), `${row.app}.${row.name}`) }, { name: "state", of: (row) => state(row.state ?? "unknown") },
-    { name: "rows", kind: "number", of: (row) => compact(row.rows) }, { name: "not sent yet", kind: "number", of: (row) => compact(row.waiting) }, { name: "given up", kind: "number", of: (row) => compact(row.dead) },
+    { name: "rows", kind: "number", of: (row) => compact(row.rows) }, { name: "sent", kind: "number", of: (row) => compact(row.sent) }, { name: "not sent yet", kind: "number", of: (row) => compact(row.waiting) }, { name: "given up", kind: "number", of: (row) => compact(row.dead) },
   ], (row) => row.topic, { empty: empty("No alerts yet", "An alert is a query whose rows are sent somewhere: @app.alert(to=hr.Webhook(...)).") });
   root.append(head("Alerts"), h("section", { class: "card", "aria-label": "Alerts" }, table.made));
   return { async tick() { table.update(await get("alerts")); } };

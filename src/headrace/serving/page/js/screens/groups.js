@@ -1,7 +1,9 @@
 import { get } from "../api.js";
 import { Chart } from "../charts.js";
-import { card, empty, facts, h, head, link, path, state, Table } from "../dom.js";
-import { compact, number, span } from "../words.js";
+import { card, empty, facts, h, head, link, path, set, state, Table } from "../dom.js";
+import { compact, number, plain, span } from "../words.js";
+
+const SHOWN = 200;
 
 export function open(root) {
   let all = [];
@@ -9,12 +11,17 @@ export function open(root) {
   const table = new Table("Groups", [
     { name: "group", of: (row) => link(path("groups", row.group), row.group) }, { name: "type", of: (row) => row.type },
     { name: "state", of: (row) => state(row.state) }, { name: "members", kind: "number", of: (row) => row.members },
-    { name: "behind", kind: "number", of: (row) => compact(row.lag) }, { name: "oldest", kind: "number", of: (row) => row.lag ? span(row.lag_seconds) : "0 s" },
+    { name: "behind", kind: "number", of: (row) => compact(row.lag) }, { name: "oldest", kind: "number", of: (row) => row.lag === 0 ? "0 s" : span(row.lag_seconds) },
     { name: "topics", kind: "clip", of: (row) => (row.topics ?? []).join(" ") },
   ], (row) => row.group, { empty: empty("No groups yet", "A group begins with its first consumer.", "headrace consume orders --group billing") });
-  const show = () => table.update(all.filter((row) => row.group.includes(filter.value)));
-  root.append(head("Groups", [], filter), h("section", { class: "card", "aria-label": "Groups" }, table.made));
-  return { async tick() { all = await get("groups"); show(); } };
+  const more = h("p", { class: "quiet", id: "more-groups", role: "status" });
+  const show = () => {
+    const found = all.filter((row) => row.group.includes(filter.value));
+    table.update(found.slice(0, SHOWN));
+    set(more, found.length > SHOWN ? `+ ${number(found.length - SHOWN)} more: find them by name` : "");
+  };
+  root.append(head("Groups", [], filter), h("section", { class: "card", "aria-label": "Groups" }, table.made, more));
+  return { slow: true, async tick() { all = await get("groups"); show(); } };
 }
 
 export function openOne(root, [name]) {
@@ -23,7 +30,7 @@ export function openOne(root, [name]) {
   const seconds = new Chart("Age of the oldest unread record, in seconds", { height: 170, unit: " s" });
   const offsets = new Table("Offsets", [
     { name: "topic", of: (row) => link(path("topics", row.topic), row.topic) }, { name: "partition", kind: "number", of: (row) => row.partition },
-    { name: "committed", kind: "number", of: (row) => number(row.committed) }, { name: "end", kind: "number", of: (row) => number(row.end) },
+    { name: "committed", kind: "number", of: (row) => plain(row.committed) }, { name: "end", kind: "number", of: (row) => plain(row.end) },
     { name: "behind", kind: "number", of: (row) => number(row.lag) }, { name: "oldest", kind: "number", of: (row) => row.lag ? span(row.lag_seconds) : "0 s" },
   ], (row) => `${row.topic}/${row.partition}`, { tall: true, empty: empty("It has committed nothing yet") });
   const members = new Table("Members", [

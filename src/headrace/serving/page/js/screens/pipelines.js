@@ -2,7 +2,7 @@ import { get, mayChange, post } from "../api.js";
 import { Chart } from "../charts.js";
 import { card, confirm, empty, facts, h, head, link, path, state, Table, toast } from "../dom.js";
 import { draw } from "../graph.js";
-import { bytes, compact, moment, number, rate } from "../words.js";
+import { bytes, compact, moment, number, plain, rate } from "../words.js";
 
 export function open(root) {
   const place = h("div", { class: "graph", tabindex: "0", role: "group", "aria-label": "Graph of pipelines" });
@@ -44,7 +44,7 @@ export function openQuery(root, [app, name]) {
       ["reads", h("span", {}, told.reads.flatMap((topic) => [link(path("topics", topic), topic), " "]))], ["writes", told.topic && link(path("topics", told.topic), told.topic)],
       ["rows in", `${number(told.rows_in)} (${rate(told.rate)})`], ["lag", compact(told.lag)], ["watermark", moment(told.watermark)],
       ["late", h("span", {}, link("aside", number(told.late)))], ["dead", h("span", {}, link("aside", number(told.dead)))], ["state size", `${bytes(told.state_bytes)}${told.state_rows ? `, ${compact(told.state_rows)} rows` : ""}`],
-      ["batch", number(told.batch)], ["restarts", number(told.restarts)], ["declared in", told.place], ["process", told.pid]]));
+      ["batch", plain(told.batch)], ["restarts", number(told.restarts)], ["declared in", told.place], ["process", told.pid]]));
     wrong.hidden = !told.last_error;
     wrong.replaceChildren(h("h2", {}, "Last error"), h("p", { class: "bad-text", id: "last-error" }, told.last_error ?? ""));
     batches.lines([{ points: told.batches_ms.map((ms, at) => [at, ms]) }], { times: false });

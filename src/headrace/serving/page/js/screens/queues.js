@@ -2,7 +2,7 @@
 
 import { get, mayChange, post } from "../api.js";
 import { card, confirm, empty, facts, h, head, link, path, state, Table, toast } from "../dom.js";
-import { compact, number, textOf } from "../words.js";
+import { compact, number, plain, textOf } from "../words.js";
 
 export function open(root) {
   const queues = new Table("Queues", [
@@ -26,7 +26,7 @@ export function openOne(root, [name]) {
   const about = h("div");
   const parts = new Table("Partitions", [
     { name: "topic", of: (row) => link(path("topics", row.topic), row.topic) }, { name: "partition", kind: "number", of: (row) => row.partition },
-    { name: "settled before", kind: "number", of: (row) => number(row.start) }, { name: "end", kind: "number", of: (row) => number(row.end) },
+    { name: "settled before", kind: "number", of: (row) => plain(row.start) }, { name: "end", kind: "number", of: (row) => plain(row.end) },
     { name: "to settle", kind: "number", of: (row) => number(row.lag) }, { name: "to retry", kind: "number", of: (row) => number(row.to_retry) },
   ], (row) => `${row.topic}/${row.partition}`);
   const members = new Table("Members", [

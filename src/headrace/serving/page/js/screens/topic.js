@@ -4,7 +4,9 @@ import { events, get, mayChange, post } from "../api.js";
 import { Chart } from "../charts.js";
 import { card, confirm, empty, facts, h, head, link, path, state, Table, toast } from "../dom.js";
 import { pretty, RecordList } from "../records.js";
-import { bytes, clock, compact, number, textOf } from "../words.js";
+import { bytes, came, clock, compact, number, plain, textOf } from "../words.js";
+
+const AGAIN_MS = 2000;
 
 export function open(root, [name]) {
   const at = path("topics", name);
@@ -12,8 +14,8 @@ export function open(root, [name]) {
   const detail = new Detail(name);
   const chart = new Chart("Records a second", { height: 120 });
   const partitions = new Table("Partitions", [
-    { name: "partition", of: (row) => row.partition }, { name: "begins", kind: "number", of: (row) => number(row.start) },
-    { name: "ends", kind: "number", of: (row) => number(row.end) }, { name: "records", kind: "number", of: (row) => compact(row.records) },
+    { name: "partition", of: (row) => row.partition }, { name: "begins", kind: "number", of: (row) => plain(row.start) },
+    { name: "ends", kind: "number", of: (row) => plain(row.end) }, { name: "records", kind: "number", of: (row) => compact(row.records) },
     { name: "size", kind: "number", of: (row) => bytes(row.bytes) }, { name: "leader", kind: "number", of: (row) => row.leader },
   ], (row) => row.partition, { tall: true });
   const settings = new Table("Settings", [
@@ -21,7 +23,7 @@ export function open(root, [name]) {
   ], (row) => row.name, { tall: true, empty: empty("All settings have their default") });
   const groups = h("p", { class: "quiet" });
   const reader = new Reader(at, list);
-  root.append(head(name, [["topics", "Topics"]], mayChange() && h("button", { type: "button", id: "produce", onclick: () => produce(name) }, "Write a record")),
+  root.append(head(name, [["topics", "Topics"]], mayChange() && h("button", { type: "button", id: "produce", onclick: () => produce(name, reader.partitions) }, "Write a record")),
     h("section", { class: "card flat", "aria-label": "Records" }, reader.made, list.made), detail.made,
     h("div", { class: "columns" }, card("Partitions", chart.made, groups, partitions.made), card("Settings", settings.made)));
   reader.follow();
@@ -29,6 +31,7 @@ export function open(root, [name]) {
   const refresh = async () => {
     const told = await get(at);
     partitions.update(told.partitions);
+    reader.choices(told.partitions.map((one) => one.partition));
     settings.update(told.settings.filter((one) => one.source !== "default"));
     chart.lines([{ points: told.rates.map(([when, value]) => [when * 1000, value]) }]);
     groups.replaceChildren(...(told.groups.length ? ["Read by ", ...told.groups.flatMap((group) => [link(path("groups", group), group), " "])] : ["No group has committed offsets here."]));
@@ -41,13 +44,16 @@ class Reader {
     this.at = at;
     this.list = list;
     this.stream = null;
-    this.count = this.skipped = 0;
+    this.turn = 0;
+    this.following = false;
+    this.partitions = [];
     this.status = h("span", { id: "tail-status" }, state("waiting"));
     this.told = h("span", { class: "quiet", id: "tail-count", role: "status" });
-    this.live = h("button", { type: "button", id: "live", "aria-pressed": "true", onclick: () => this.stream ? this.pause() : this.follow() }, "Live");
+    this.live = h("button", { type: "button", id: "live", "aria-pressed": "true", onclick: () => this.following ? this.pause() : this.follow() }, "Live");
     const field = (label, id, hint, kind = "") => h("label", { class: "stack" }, label, h("input", { id, type: "search", placeholder: hint, class: kind }));
+    this.partition = h("select", { id: "partition", onchange: () => { if (this.following) this.follow(); } }, h("option", { value: "" }, "all"));
     this.form = h("form", { class: "bar", onsubmit: (event) => { event.preventDefault(); this.read(); } },
-      field("From", "from", "newest", "short"), field("Key", "key", "holds …"), field("Value", "value", "holds …"), field("Header", "header", "name or name=text"),
+      field("From", "from", "newest", "short"), h("label", { class: "stack" }, "Partition", this.partition), field("Key", "key", "holds …"), field("Value", "value", "holds …"), field("Header", "header", "name or name=text"),
       h("button", { class: "main", id: "read" }, "Read"), this.live);
     this.form.querySelector("#from").title = "newest, beginning, an offset, -100, @2026-01-31T12:00, @-15m";
     this.more = h("button", { type: "button", id: "more", hidden: true, onclick: () => this.read(this.next) }, "Go on");
@@ -60,41 +66,56 @@ class Reader {
       const text = this.form.querySelector(`#${name}`).value;
       if (text) asked.set(name, text);
     }
+    if (this.partition.value) asked.set("partition", this.partition.value);
     return asked;
   }
 
-  follow() {
+  choices(partitions) {
+    for (const one of partitions.slice(this.partitions.length)) this.partition.append(h("option", { value: one }, one));
+    this.partitions = partitions;
+  }
+
+  // What is there, the newest first; then what comes, from where that ended: nothing in between, nothing twice.
+  async follow() {
     this.pause();
-    this.count = this.skipped = 0;
+    const turn = this.turn, asked = this.asked();
+    this.following = true;
     this.live.setAttribute("aria-pressed", "true");
     this.more.hidden = true;
-    const asked = this.asked();
-    this.first(asked);
-    this.stream = events(`${this.at}/tail?${asked}`, {
-      frame: (frame) => {
-        this.count += frame.count;
-        this.skipped += frame.skipped;
-        this.list.add(frame.rows);
-        this.told.textContent = `${compact(this.count)} came${this.skipped ? `, ${compact(this.skipped)} not shown` : ""}`;
-      },
-      trouble: (said) => this.status.replaceChildren(state(`waiting: ${said.error}`)),
-    }, (word) => this.status.replaceChildren(state(word === "live" ? "live" : "waiting for the node")));
-  }
-
-  // What is there already, below what comes.
-  async first(asked) {
+    this.say("waiting for the node");
     try {
       const told = await get(`${this.at}/records?limit=100&${asked}`);
-      this.list.show([...this.list.kept.slice(0, this.count ? 500 : 0), ...told.records.reverse()]);
-      if (!told.records.length && !this.count) this.told.textContent = "no records yet";
-    } catch (error) { toast(error.message, true); }
+      if (turn !== this.turn) return;
+      this.list.show(told.records.reverse());
+      this.told.textContent = told.records.length ? "" : "no records yet";
+      this.listen(asked, told.next);
+    } catch (error) {
+      if (turn !== this.turn) return;
+      if (error.status === 400 || error.status === 404) { this.pause(); toast(error.message, true); return; }
+      setTimeout(() => { if (turn === this.turn) this.follow(); }, AGAIN_MS);
+    }
   }
 
+  listen(asked, from) {
+    const sum = { count: 0, skipped: 0, unseen: 0 };
+    this.stream = events((last) => `${this.at}/tail?${new URLSearchParams([...asked, ["from", last ?? from]])}`, {
+      frame: (frame) => {
+        this.list.add(frame.rows);
+        this.told.textContent = came(sum, frame);
+      },
+      trouble: (said) => this.say(`waiting: ${said.error}`),
+    }, (word) => this.say(word === "live" ? "live" : "waiting for the node"));
+  }
+
+  say(word) { this.status.replaceChildren(state(word)); }
+
   pause() {
+    this.turn++;
     this.stream?.close();
     this.stream = null;
+    this.following = false;
     this.live.setAttribute("aria-pressed", "false");
-    this.status.replaceChildren(state("paused"));
+    this.say("paused");
   }
 
   async read(from) {
@@ -111,7 +132,7 @@ class Reader {
     } catch (error) { toast(error.message, true); }
   }
 
-  close() { this.stream?.close(); }
+  close() { this.pause(); }
 }
 
 class Detail {
@@ -152,14 +173,19 @@ class Detail {
   }
 }
 
-export function produce(topic) {
+export function produce(topic, partitions) {
   const key = h("input", { id: "new-key", autocomplete: "off" });
   const value = h("textarea", { id: "new-value", rows: 6, spellcheck: "false" });
+  const nothing = h("input", { id: "new-null", type: "checkbox", onchange: () => { value.disabled = nothing.checked; } });
+  const partition = h("select", { id: "new-partition" }, h("option", { value: "" }, "by key"), partitions.map((one) => h("option", { value: one }, one)));
   const headers = h("input", { id: "new-headers", placeholder: "name=text, name=text", autocomplete: "off" });
   dialog(`Write to ${topic}`, h("label", { class: "stack" }, "Key (empty: none)", key), h("label", { class: "stack" }, "Value", value),
-    h("label", { class: "stack" }, "Headers", headers), async () => {
+    h("label", {}, nothing, "no value: a tombstone, which deletes the key where a topic is compacted"), h("label", { class: "stack" }, "Headers", headers),
+    h("label", { class: "stack" }, "Partition", partition), async () => {
       const pairs = headers.value.split(",").map((one) => one.trim()).filter(Boolean).map((one) => one.split(/=(.*)/s).slice(0, 2));
-      const told = await post(`${path("topics", topic)}/records`, { key: key.value || null, value: value.value, headers: Object.fromEntries(pairs.map(([name, text]) => [name, text ?? ""])) });
+      const record = { key: key.value || null, value: nothing.checked ? null : value.value, headers: Object.fromEntries(pairs.map(([name, text]) => [name, text ?? ""])) };
+      if (partition.value) record.partition = Number(partition.value);
+      const told = await post(`${path("topics", topic)}/records`, record);
       toast(`Written to ${told.topic} ${told.partition}:${told.offset}`);
     });
 }

@@ -4,11 +4,16 @@ import { events, get } from "../api.js";
 import { Chart } from "../charts.js";
 import { card, empty, h, head, link, path, state, Table } from "../dom.js";
 import { RecordList } from "../records.js";
-import { compact, number, value } from "../words.js";
+import { came, compact, number, value } from "../words.js";
 
 const NUMBERS = /^(tinyint|smallint|int|integer|bigint|long|float|double|decimal)/;
 const TIMES = /^(timestamp|date|struct<start:timestamp)/;
 const ROWS = 100;
+const IN_TIME = 400;
+const TIMES_SHOWN = 120;
+const LINES = 5;
+const BARS = 14;
+const AGAIN_MS = 2000;
 
 export function open(root) {
   const table = new Table("Views", [
@@ -20,72 +25,159 @@ export function open(root) {
   return { async tick() { table.update(await get("views")); } };
 }
 
-export function openOne(root, [name]) {
-  const chart = new Chart(`Chart of ${name}`, { height: 220 });
-  const choice = h("select", { id: "value-choice", onchange: () => { due = true; } });
-  const where = h("input", { id: "where", type: "search", placeholder: "region=EU", "aria-label": "Condition", onchange: () => { due = true; } });
-  const order = h("input", { id: "order", type: "search", placeholder: "-revenue", class: "short", onchange: () => { due = true; } });
-  const status = h("span", { class: "quiet", id: "view-version", role: "status" });
-  const told = h("span", { class: "quiet", id: "change-count", role: "status" });
-  const wrong = h("p", { class: "bad-text", role: "alert" });
-  const rows = h("div");
-  const changes = new RecordList(`Changes of ${name}`, () => {}, "short");
-  let spec = null, table = null, due = true, asking = false, count = 0;
-  const form = h("form", { class: "bar", onsubmit: (event) => { event.preventDefault(); due = true; draw(); } },
-    h("label", { class: "stack" }, "Where", where), h("label", { class: "stack" }, "Order", order), h("button", { class: "main" }, "Show"));
-  root.append(head(name, [["views", "Views"]], status), h("section", { class: "card", "aria-label": "Chart" }, h("div", { class: "row" }, h("h2", {}, "Chart"), h("label", {}, "value", choice)), chart.made),
-    card("Rows", form, wrong, rows), h("section", { class: "card flat", "aria-label": "Changes" }, h("div", { class: "row" }, h("h2", {}, "Changes, the newest first"), told), changes.made));
+// Its rows are there, even if the topic of its changes is not.
+function none(error) {
+  if (error.status !== 404) throw error;
+  return { records: [], next: "" };
+}
 
-  const timeColumn = () => spec.columns.find((column) => TIMES.test(column.type) && spec.key.includes(column.name))?.name;
-  async function start() {
-    spec = (await get("views")).find((view) => `${view.app}.${view.name}` === name || view.name === name);
-    if (!spec) { rows.replaceChildren(empty("There is no such view")); return; }
-    const numbers = spec.columns.filter((column) => NUMBERS.test(column.type)).map((column) => column.name);
-    const best = numbers.find((column) => !spec.key.includes(column)) ?? numbers[0];
-    choice.replaceChildren(...numbers.map((column) => h("option", { value: column }, column)));
-    if (best) choice.value = best;
-    table = new Table("Rows", spec.columns.map((column) => ({ name: column.name, kind: NUMBERS.test(column.type) ? "number" : "clip", of: (row) => value(row[column.name]) })),
-      (row) => JSON.stringify(spec.key.map((column) => row[column])), { tall: true, empty: empty("No rows", "None yet, or none that fit the condition.") });
-    rows.replaceChildren(table.made);
-    due = true;
-    await draw();
-    const before = await get(`${path("topics", spec.topic)}/records?limit=50`).catch(() => ({ records: [] }));
-    changes.show([...changes.kept, ...before.records.reverse()]);
+export const openOne = (root, [name]) => new Screen(root, name);
+
+class Screen {
+  constructor(root, name) {
+    this.name = name;
+    this.at = path("views", name);
+    this.spec = this.table = this.stream = null;
+    this.due = true;
+    this.asking = this.over = this.known = false;
+    this.sum = { count: 0, skipped: 0, unseen: 0 };
+    const again = () => { this.due = true; };
+    this.chart = new Chart(`Chart of ${name}`, { height: 220 });
+    this.choice = h("select", { id: "value-choice", onchange: again });
+    this.where = h("input", { id: "where", type: "search", placeholder: "region=EU", "aria-label": "Condition", onchange: again });
+    this.order = h("input", { id: "order", type: "search", placeholder: "-revenue", class: "short", onchange: again });
+    this.version = h("span", { class: "quiet", id: "view-version", role: "status" });
+    this.status = h("span", { id: "view-status" }, state("waiting"));
+    this.told = h("span", { class: "quiet", id: "change-count", role: "status" });
+    this.wrong = h("p", { class: "bad-text", role: "alert" });
+    this.rows = h("div");
+    this.changes = new RecordList(`Changes of ${name}`, () => {}, "short");
+    root.append(...this.parts());
+    this.timer = setInterval(() => this.draw(), 500);
   }
-  async function draw() {
-    if (!due || asking || !table) return;
-    asking = true;
-    due = false;
-    const time = timeColumn();
-    const asked = new URLSearchParams({ limit: time ? 400 : ROWS });
-    const sorted = order.value.trim() || (time ? `-${time}` : choice.value ? `-${choice.value}` : "");
-    if (sorted) asked.set("order", sorted);
-    for (const condition of where.value.split(/\s+and\s+/i).map((one) => one.trim()).filter(Boolean)) asked.append("where", condition);
+
+  parts() {
+    const form = h("form", { class: "bar", onsubmit: (event) => { event.preventDefault(); this.due = true; this.draw(); } },
+      h("label", { class: "stack" }, "Where", this.where), h("label", { class: "stack" }, "Order", this.order), h("button", { class: "main" }, "Show"));
+    return [head(this.name, [["views", "Views"]], this.version),
+      h("section", { class: "card", "aria-label": "Chart" }, h("div", { class: "row" }, h("h2", {}, "Chart"), h("label", {}, "value", this.choice)), this.chart.made),
+      card("Rows", form, this.wrong, this.rows),
+      h("section", { class: "card flat", "aria-label": "Changes" }, h("div", { class: "row" }, h("h2", {}, "Changes, the newest first"), this.status, this.told), this.changes.made)];
+  }
+
+  // Whenever the node has news, until it knows the view.
+  async tick() {
+    if (this.known) return;
+    const spec = (await get("views")).find((view) => `${view.app}.${view.name}` === this.name || view.name === this.name);
+    if (!spec) { this.rows.replaceChildren(empty("There is no such view")); return; }
+    const before = await get(`${path("topics", spec.topic)}/records?limit=50`).catch(none);
+    if (this.over) return;
+    this.spec = spec;
+    this.known = true;
+    this.columns();
+    this.changes.show(before.records.reverse());
+    this.listen(before.next);
+    await this.draw();
+  }
+
+  columns() {
+    const numbers = this.spec.columns.filter((column) => NUMBERS.test(column.type)).map((column) => column.name);
+    const best = numbers.find((column) => !this.spec.key.includes(column)) ?? numbers[0];
+    this.choice.replaceChildren(...numbers.map((column) => h("option", { value: column }, column)));
+    if (best) this.choice.value = best;
+    this.table = new Table("Rows", this.spec.columns.map((column) => ({ name: column.name, kind: NUMBERS.test(column.type) ? "number" : "clip", of: (row) => value(row[column.name]) })),
+      (row) => JSON.stringify(this.spec.key.map((column) => row[column])), { tall: true, empty: empty("No rows", "None yet, or none that fit the condition.") });
+    this.rows.replaceChildren(this.table.made);
+    this.due = true;
+  }
+
+  listen(from) {
+    this.stream = events((last) => `${this.at}/frames?${new URLSearchParams({ from: last ?? from })}`, {
+      start: (told) => { if (told.topic !== this.spec.topic) this.begin(); },
+      frame: (frame) => {
+        this.told.textContent = `${came(this.sum, frame)} since you are here`;
+        this.changes.add(frame.rows);
+        this.due = true;
+      },
+      trouble: (said) => this.say(`waiting: ${said.error}`),
+    }, (word) => {
+      this.say(word === "live" ? "live" : "waiting for the node");
+      this.due = true;
+    });
+  }
+
+  // The view was made anew, perhaps with other columns.
+  begin() {
+    this.stream.close();
+    this.known = false;
+  }
+
+  say(word) { this.status.replaceChildren(state(word)); }
+
+  async draw() {
+    if (!this.due || this.asking || !this.table || document.hidden) return;
+    this.asking = true;
+    this.due = false;
+    const time = this.time(), own = this.order.value.trim();
+    const newest = time && `-${time}`;
     try {
-      const found = await get(`${path("views", name)}?${asked}`);
-      wrong.textContent = "";
-      table.update(found.rows.slice(0, ROWS));
-      status.textContent = `version ${found.version}`;
-      picture(found.rows, time);
-    } catch (error) { wrong.textContent = error.message; } finally { asking = false; }
+      const found = await this.ask(own || newest || (this.choice.value && `-${this.choice.value}`), time ? IN_TIME : ROWS);
+      this.wrong.textContent = "";
+      this.table.update(found.rows.slice(0, ROWS));
+      this.version.textContent = `version ${found.version}`;
+      this.picture(time && own ? (await this.ask(newest, IN_TIME)).rows : found.rows, time);
+    } catch (error) {
+      this.wrong.textContent = error.message;
+      if (error.status !== 400) setTimeout(() => { this.due = true; }, AGAIN_MS);
+    } finally { this.asking = false; }
   }
-  function picture(found, time) {
-    if (!choice.value) return chart.nothing();
-    if (!time) return chart.bars(found.slice(0, 14).map((row) => [spec.key.map((column) => value(row[column])).join(" "), Number(row[choice.value] ?? 0)]));
-    const sums = new Map();
-    for (const row of found) {
-      const at = Date.parse(row[time]?.start ?? row[time]);
-      if (!Number.isNaN(at)) sums.set(at, (sums.get(at) ?? 0) + Number(row[choice.value] ?? 0));
+
+  // Integers that are no numbers in JavaScript come as text.
+  ask(order, limit) {
+    const asked = new URLSearchParams({ limit, exact: "true" });
+    if (order) asked.set("order", order);
+    for (const condition of this.where.value.split(/\s+and\s+/i).map((one) => one.trim()).filter(Boolean)) asked.append("where", condition);
+    return get(`${this.at}?${asked}`);
+  }
+
+  time() { return this.spec.key.find((name) => this.isTime(name)); }
+
+  isTime(name) { return TIMES.test(this.spec.columns.find((column) => column.name === name)?.type ?? ""); }
+
+  picture(found, time) {
+    const column = this.choice.value;
+    if (!column) return this.chart.nothing();
+    if (time) return this.overTime(found, time, column);
+    const bars = found.filter((row) => row[column] !== null).slice(0, BARS);
+    return this.chart.bars(bars.map((row) => [this.spec.key.map((name) => value(row[name])).join(" "), Number(row[column])]));
+  }
+
+  // A line for each of the other keys, those with the largest values: their values are not added up, since nobody knows
+  // whether they may be. Of the oldest time there may be rows that were not asked for, so it is left out.
+  overTime(found, time, column) {
+    const others = this.spec.key.filter((name) => !this.isTime(name));
+    const when = (row) => Date.parse(row[time]?.start ?? row[time]);
+    const times = [...new Set(found.map(when))].filter((at) => !Number.isNaN(at)).sort((a, b) => b - a);
+    if (found.length === IN_TIME && times.length > 1) times.pop();
+    const shown = new Set(times.slice(0, TIMES_SHOWN));
+    const lines = new Map();
+    for (const row of found.filter((one) => shown.has(when(one)) && one[column] !== null)) {
+      const key = others.map((name) => value(row[name])).join(" ");
+      if (!lines.has(key)) lines.set(key, { name: others.length ? key : undefined, size: 0, points: [] });
+      const line = lines.get(key);
+      line.size += Math.abs(Number(row[column]));
+      line.points.push([when(row), Number(row[column])]);
     }
-    return chart.lines([{ points: [...sums].sort((a, b) => a[0] - b[0]).slice(-120) }]);
+    const all = [...lines.values()].sort((a, b) => b.size - a.size);
+    for (const line of all) line.points.sort((a, b) => a[0] - b[0]);
+    const drawn = all.slice(0, LINES).sort((a, b) => a.name?.localeCompare(b.name));
+    this.chart.lines(drawn, { more: all.length - drawn.length });
   }
-  const stream = events(`${path("views", name)}/frames`, { frame: (frame) => {
-    count += frame.count;
-    told.textContent = `${compact(count)} since you came`;
-    changes.add(frame.rows);
-    due = true;
-  } });
-  const timer = setInterval(draw, 500);
-  start();
-  return { tick() {}, close() { stream.close(); clearInterval(timer); changes.close(); } };
+
+  close() {
+    this.over = true;
+    this.stream?.close();
+    clearInterval(this.timer);
+    this.changes.close();
+  }
 }
