@@ -37,7 +37,9 @@ class Watching:
         look, queries = self._on.sampler.look or Look(0.0), self._on.hub.queries
         return await self._on.looks.run(self._graph, queries, look, await self._delivered(queries, look))
 
-    def _graph(self, queries: list[dict[str, Any]], look: Look, delivered: dict[tuple[str, str], Any]) -> dict[str, Any]:
+    def _graph(
+        self, queries: list[dict[str, Any]], look: Look, delivered: dict[tuple[str, str], Any]
+    ) -> dict[str, Any]:
         views = [
             {**state.spec.to_json(), "rows": self._on.hub.count(view, state), "state": word_of(state)}
             | {"behind": state.behind, "bad": state.bad}
