@@ -17,6 +17,7 @@ from headrace.serving.deliveries import Deliveries
 from headrace.serving.feeds import Feeds
 from headrace.serving.graph import graph
 from headrace.serving.pacing import Follower, paced
+from headrace.serving.pool import Pool
 from headrace.serving.reading import from_place, newest
 from headrace.serving.sampler import Look
 from tests.views.memory_feed import MemoryFeed
@@ -136,7 +137,7 @@ def test_every_frame_is_told_even_if_nothing_of_it_is_wanted(feed: MemoryFeed, m
 
     async def all_of_it() -> None:
         nonlocal came
-        async for one in paced(follower, ends, lambda: False):
+        async for one in paced(follower, ends, lambda: False, Pool("test", 1)):
             if one.startswith(b"event: frame"):
                 came += json.loads(one.decode().partition("data: ")[2])["count"]
 
