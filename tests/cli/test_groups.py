@@ -57,6 +57,24 @@ def test_lag_is_in_records_and_in_seconds(cli: Cli, name: str) -> None:
     assert (lag["lag"], lag["lag_seconds"]) == (0, 0.0)
 
 
+@on_both
+def test_a_group_that_has_read_all_records_is_not_behind_for_the_marker_of_a_transaction(
+    cli: Cli, server: Server, new_name: Callable[[str], str]
+) -> None:
+    name = new_name("transaction")
+    cli("topic", "create", name, "-p", "1")
+    producer = ck.Producer({"bootstrap.servers": server.bootstrap, "transactional.id": name})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(name, b"one")
+    producer.commit_transaction(30)
+    consumer = ck.Consumer({"bootstrap.servers": server.bootstrap, "group.id": name})
+    consumer.commit(offsets=[ck.TopicPartition(name, 0, 1)], asynchronous=False)
+    consumer.close()
+    [lag] = cli("group", "lag", name, "-o", "json").json
+    assert (lag["committed"], lag["end"], lag["lag_seconds"]) == (1, 2, 0.0)
+
+
 @pytest.mark.parametrize(
     ("to", "offset"), [("beginning", 0), ("end", 10), ("7", 7), ("-2", 8), ("@-1w", 0), ("@now", 10)]
 )

@@ -226,22 +226,30 @@ def lags_of(
 
 
 def _ages_s(cluster: Cluster, offsets: dict[Partition, int]) -> dict[Partition, float]:
-    """How old the first record at or after each offset is. Missing where it could not be read in time."""
+    """How old the first record at or after each offset is, 0 where none is left: markers of transactions take offsets,
+    too. Missing where it could not be read in time."""
     if not offsets:
         return {}
-    from confluent_kafka import TopicPartition
+    from confluent_kafka import KafkaError, TopicPartition
 
-    consumer = cluster.consumer(auto_offset_reset="earliest", enable_auto_commit=False, fetch_message_max_bytes=1000)
+    consumer = cluster.consumer(
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        enable_partition_eof=True,
+        fetch_message_max_bytes=1000,
+    )
     ages: dict[Partition, float] = {}
     try:
         consumer.assign([TopicPartition(topic, index, offset) for (topic, index), offset in offsets.items()])
         deadline = time.monotonic() + AGE_PATIENCE_S
         while len(ages) < len(offsets) and time.monotonic() < deadline:
             message: Any = consumer.poll(0.2)
-            if message is None or message.error() is not None:
+            if message is None:
                 continue
-            place = (message.topic(), message.partition())
-            if place not in ages:
+            place, error = (message.topic(), message.partition()), message.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                ages.setdefault(place, 0.0)
+            elif error is None and place not in ages:
                 ages[place] = max(0.0, round(time.time() - message.timestamp()[1] / 1000, 3))
                 consumer.pause([TopicPartition(*place)])
     finally:
