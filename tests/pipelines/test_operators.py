@@ -123,6 +123,31 @@ def test_windows_slide_and_operators_of_the_users_own_remind(tmp_path: Path) -> 
         assert [(who, round(total, 9)) for who, total in spent] == [(1, 0.6), (2, 5.0)]
 
 
+def test_operators_in_event_time_follow_each_other_and_nothing_is_late_for_a_window(tmp_path: Path) -> None:
+    app = hr.App("shop")
+    app.stream("orders", ORDERS, event_time="ordered_at", lateness="5 seconds")
+    app.table("rates", "id int, rate double, since timestamp", key="id", valid_from="since")
+
+    @app.view(key=["minute"])
+    def taxes(orders, rates):  # type: ignore[no-untyped-def]
+        priced = hr.enrich(orders, rates, on={"customer_id": "id"}, as_of="ordered_at")
+        lately = hr.sliding(priced, "30 seconds", by="customer_id", paid=hr.sum("amount"))
+        return lately.groupBy(hr.tumbling("1 minute").alias("minute")).agg(
+            F.sum(F.col("amount") * F.col("rate")).alias("tax"), F.max("paid").alias("most"), F.count("*").alias("n")
+        )
+
+    with AppUnderTest(app, tmp_path) as run:
+        run.send("rates", {"id": 1, "rate": 0.5, "since": at(0)})
+        run.send("orders", order(1, 5, 8.0), order(2, 30, 2.0))
+        run.send("orders", order(3, 200, 4.0), Crash("before-commit"), order(4, 400, 6.0))
+        run.send("orders", order(5, 600))
+        assert [(row["minute"], row["tax"], row["most"], row["n"]) for row in run.view("taxes") if row["final"]] == [
+            (at(0), 5.0, 10.0, 2),
+            (at(180), 2.0, 4.0, 1),
+            (at(360), 3.0, 6.0, 1),
+        ]
+
+
 def test_a_stream_joins_itself_in_spark(tmp_path: Path) -> None:
     app = hr.App("shop")
     app.stream("orders", ORDERS, event_time="ordered_at")
