@@ -182,7 +182,8 @@ def _dead(found: Found) -> pl.DataFrame | None:
     """Rows that a condition failed on, by what it failed of."""
     parts = [
         dead(rows.drop("reason"), "condition-failed", str(why))
-        for (why,), rows in found.dead.partition_by("reason", as_dict=True).items()
+        for failed in (found.dead, found.dead_later)
+        for (why,), rows in failed.partition_by("reason", as_dict=True).items()
     ]
     if len(found.late):
         parts.append(dead(found.late, "late", "later rows of its key had been matched"))
