@@ -172,6 +172,12 @@ def test_without_a_key_all_rows_are_one_sequence() -> None:
     assert steps(bucket(declared), batches) == [{"match_start": second(1), "match_end": second(4)}]
 
 
+def test_a_length_of_time_is_rounded_once() -> None:
+    declared = pattern(by="key", time="at", pattern="A B", measures={"took": "last(at) - first(at)"})
+    (found,) = steps(bucket(declared), [(rows(("k", 1, "a"), ("k", 1.007, "b")), 9)])
+    assert found["took"] == 0.007
+
+
 def test_the_operator_can_be_sent_to_a_worker() -> None:
     one = bucket(absence()).operator
     assert pickle.loads(pickle.dumps(one)) == one
