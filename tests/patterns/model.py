@@ -51,6 +51,8 @@ class Model:
     after: str
     matches: list[tuple[int, int, Taken]] = field(default_factory=list)
     timeouts: list[tuple[int, int, Taken]] = field(default_factory=list)
+    under_way: list[tuple[int, int, Taken]] = field(default_factory=list)
+    """What starts that are not decided took by the way that they prefer of those still open, if anything."""
 
     def run(self) -> None:
         start = 0
@@ -58,6 +60,8 @@ class Model:
             attempt = _Attempt(self, start)
             found = next(attempt.search((self.shape,), start, ()), None)
             if attempt.undecided:
+                if attempt.open:
+                    self.under_way.append((start, self.rows[attempt.open[-1][1]]["time"], attempt.open))
                 if self.after != "to next row":
                     return
             elif found is not None:
@@ -90,6 +94,7 @@ class _Attempt:
         self.rows = [row for row in model.rows if row["time"] <= self.deadline]
         self.time_ran_out = self.deadline <= model.watermark or len(self.rows) < len(model.rows)
         self.undecided = False
+        self.open: Taken = ()
         self.out_of_time: Taken | None = None
 
     def holds(self, name: str, number: int, taken: Taken) -> bool:
@@ -130,7 +135,7 @@ class _Attempt:
     def at_end(self, taken: Taken) -> bool:
         """There are no more rows: is that because more may come?"""
         if not self.time_ran_out:
-            self.undecided = True
+            self.undecided, self.open = True, self.open or taken
         elif self.out_of_time is None and taken:
             self.out_of_time = taken
         return self.undecided

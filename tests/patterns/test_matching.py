@@ -1,4 +1,4 @@
-"""The matcher against the model: random patterns, conditions, rows, disorder and steps."""
+"""The operator against the model: any patterns, conditions, rows, disorder and steps; lost caches, repeated steps."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.pipelines.patterns import Found, Program, compile_pattern, pattern, run
-from headrace.pipelines.patterns.engine import DUE, kept_columns, progress_columns
-from headrace.pipelines.state.operator import ID
+from headrace.pipelines.patterns import compile_pattern, pattern
+from headrace.pipelines.patterns.match import OUTCOME, Matching
 from tests.examples import examples
 from tests.patterns.model import Condition, Model, Shape, Taken, text
+from tests.state.bucket import Bucket
 
 SCHEMA = pl.Schema({"id": pl.Int64(), "key": pl.String(), "time": pl.Datetime("us"), "v": pl.Int64()})
 NAMES = ("A", "B", "C")
-Steps = list[tuple[list[dict[str, Any]], int]]
-"""Rows, and the watermark after them."""
+Steps = list[tuple[list[dict[str, Any]], int, str]]
+"""Rows, the watermark after them, and what befalls the workers."""
+END = 40
+"""A time after everything."""
 MEASURES = {
     "total": "sum(v)",
     "mean": "avg(A.v)",
@@ -101,6 +103,7 @@ class Case:
     within: int | None
     relaxed: bool
     after: str
+    partials: bool
 
 
 TAKES = st.sampled_from([("take", name) for name in NAMES])
@@ -147,7 +150,7 @@ def cases(draw: st.DrawFn, *, history: bool) -> Case:
             ["past last row", "to next row", *(f"to {end} {n}" for end in ("first", "last") for n in names)]
         )
     )
-    return Case(shape, define, within, relaxed, after)
+    return Case(shape, define, within, relaxed, after, draw(st.booleans()))
 
 
 @st.composite
@@ -165,9 +168,9 @@ def arrivals(draw: st.DrawFn) -> Steps:
     steps: Steps = []
     watermark = -1
     for start, end in zip([0, *cuts], [*cuts, size], strict=True):
-        latest = min((row["time"] for row in rows[end:]), default=draw(st.sampled_from([40, 40, 15, 6]))) - 1
+        latest = min((row["time"] for row in rows[end:]), default=draw(st.sampled_from([END, END, 15, 6]))) - 1
         watermark = max(watermark, latest - draw(st.sampled_from([0, 0, 1, 5])))
-        steps.append((rows[start:end], watermark))
+        steps.append((rows[start:end], watermark, draw(st.sampled_from(["stay", "other worker", "lost", "again"]))))
     return steps
 
 
@@ -175,15 +178,28 @@ def shown(rows: list[dict[str, Any]], taken: Taken) -> list[tuple[str, int]]:
     return [(name, rows[number]["id"]) for name, number in taken]
 
 
-def expected(case: Case, steps: Steps) -> dict[Any, Model]:
-    rows = sorted((row for step, _ in steps for row in step), key=lambda row: (row["time"], row["id"]))
+def expected(case: Case, steps: Steps, key: str | None) -> Model:
+    """What the model finds in a key's rows once all of these steps are done."""
+    rows = sorted((row for step, _, _ in steps for row in step), key=lambda row: (row["time"], row["id"]))
     watermark = steps[-1][1]
     conditions = {name: condition for name, (_, condition) in case.define.items()}
-    found: dict[Any, Model] = {}
-    for key in ("x", None):
-        own = [row for row in rows if row["key"] == key and row["time"] <= watermark]
-        found[key] = Model(case.shape, conditions, own, watermark, case.within, case.relaxed, case.after)
-        found[key].run()
+    own = [row for row in rows if row["key"] == key and row["time"] <= watermark]
+    model = Model(case.shape, conditions, own, watermark, case.within, case.relaxed, case.after)
+    model.run()
+    return model
+
+
+def as_told(model: Model, found: list[tuple[int, int, Taken]]) -> list[tuple[int, int, list[tuple[str, int]]]]:
+    return [(model.rows[start]["time"], end, shown(model.rows, taken)) for start, end, taken in found]
+
+
+def partials(case: Case, steps: Steps, key: str | None) -> list[tuple[int, int, list[tuple[str, int]]]]:
+    """What is under way after each step and took a row that this step's watermark passed."""
+    found, before = [], -1
+    for number, (_, watermark, _) in enumerate(steps, 1):
+        model = expected(case, steps[:number], key)
+        found += [one for one in as_told(model, model.under_way) if one[1] > before]
+        before = watermark
     return found
 
 
@@ -193,30 +209,26 @@ def frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
     )
 
 
-def in_steps(program: Program, steps: Steps) -> list[Found]:
-    """Each step gets only the state of keys that have new rows or are due."""
-    kept = pl.DataFrame(schema={ID: pl.UInt64(), **kept_columns(program, SCHEMA)})
-    progress = pl.DataFrame(schema=progress_columns(program, SCHEMA))
-    found: list[Found] = []
-    next_id = 0
-    for rows, watermark in steps:
-        new = frame(rows)
-        due = progress.filter(pl.col(DUE) <= watermark * 1000)["key"]
-        touched = pl.col("key").is_in(pl.concat([new["key"], due]).to_list(), nulls_equal=True)
-        step = run(program, new, kept.filter(touched), progress.filter(touched), watermark * 1000)
-        numbers = pl.int_range(next_id, next_id + len(step.append), eager=True, dtype=pl.UInt64).alias(ID)
-        next_id += len(step.append)
-        kept = kept.filter(~pl.col(ID).is_in(step.remove.to_list()))
-        kept = pl.concat([kept, step.append.select(numbers, pl.all())])
-        progress = pl.concat([progress.filter(~touched), step.progress])
-        assert step.dead.is_empty()
-        assert step.late.is_empty()
-        found.append(step)
-    return found
+def in_steps(operator: Matching, steps: Steps, *, forgets: bool) -> pl.DataFrame:
+    """What comes out of a bucket that is called, as by Spark, when there are rows or it is due."""
+    bucket, worker, out = Bucket(operator), 0, []
+    for rows, watermark, fate in steps:
+        until = watermark * 1000
+        if fate == "lost":
+            bucket.lose_caches()
+        worker = 1 - worker if fate == "other worker" else worker
+        if rows or (bucket.wake_us is not None and bucket.wake_us <= until):
+            if fate == "again":
+                bucket.step({"rows": frame(rows)}, until, worker=worker, aborted=True)
+            out.append(bucket.step({"rows": frame(rows)}, until, worker=worker))
+    assert bucket.dead == []
+    if steps[-1][1] == END - 1 and forgets:
+        assert bucket.rows("rows").is_empty(), "nothing is kept for longer than a match may take"
+    return pl.concat(part for part in out if part is not None)
 
 
-def told(found: list[Found], what: str, key: Any) -> list[dict[str, Any]]:
-    rows = pl.concat([getattr(step, what) for step in found]).filter(pl.col("key").eq_missing(key))
+def told(found: pl.DataFrame, what: str, key: str | None) -> list[dict[str, Any]]:
+    rows = found.filter(pl.col("key").eq_missing(key) & (pl.col(OUTCOME) == what))
     return rows.with_columns(pl.col("match_start", "match_end").cast(pl.Int64) // 1000).to_dicts()
 
 
@@ -241,7 +253,7 @@ def check_measures(row: dict[str, Any]) -> None:
     assert row["second"] == (taken[-2]["v"] if len(taken) > 1 else None)
     assert row["begin"] == (b[0]["id"] if b else None)
     assert row["kind"] == taken[-1]["variable"]
-    assert row["took"] == taken[-1]["time"] - taken[0]["time"]
+    assert row["took"] == (taken[-1]["time"] - taken[0]["time"]).total_seconds()
 
 
 def check(case: Case, steps: Steps) -> None:
@@ -259,34 +271,34 @@ def check(case: Case, steps: Steps) -> None:
         after=case.after,
         contiguity="relaxed" if case.relaxed else "strict",
         timeouts=case.within is not None,
+        partials=case.partials,
         rows=True,
     )
-    found = in_steps(compile_pattern(declared, SCHEMA), steps)
-    for key, model in expected(case, steps).items():
-        matches = told(found, "matches", key)
+    forgets = case.within is not None and not any("prev(" in condition for condition, _ in case.define.values())
+    found = in_steps(Matching(compile_pattern(declared, SCHEMA), SCHEMA, True), steps, forgets=forgets)
+    for key in ("x", None):
+        model, matches = expected(case, steps, key), told(found, "match", key)
         assert [row["number"] for row in matches] == list(range(1, len(matches) + 1))
         for row in matches:
             check_measures(row)
-        assert sorted(map(summary, matches)) == sorted(
-            (model.rows[start]["time"], end, shown(model.rows, taken)) for start, end, taken in model.matches
-        )
+        assert sorted(map(summary, matches)) == sorted(as_told(model, model.matches))
         if case.after != "to next row":
             assert [row["match_start"] for row in matches] == [
                 model.rows[start]["time"] for start, _, _ in model.matches
             ]
         if case.within is not None:
-            assert sorted(map(summary, told(found, "timeouts", key))) == sorted(
-                (model.rows[start]["time"], end, shown(model.rows, taken)) for start, end, taken in model.timeouts
-            )
+            assert sorted(map(summary, told(found, "timeout", key))) == sorted(as_told(model, model.timeouts))
+        if case.partials:
+            assert sorted(map(summary, told(found, "partial", key))) == sorted(partials(case, steps, key))
 
 
-@examples(60)
+@examples(40)
 @given(cases(history=False), arrivals())
 def test_conditions_that_do_not_look_at_the_match_find_what_the_model_finds(case: Case, steps: Steps) -> None:
     check(case, steps)
 
 
-@examples(60)
+@examples(40)
 @given(cases(history=True), arrivals())
 def test_conditions_on_earlier_rows_find_what_the_model_finds(case: Case, steps: Steps) -> None:
     check(case, steps)

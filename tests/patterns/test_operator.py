@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 
 import pytest
@@ -51,6 +52,33 @@ def test_a_row_that_a_condition_fails_on_is_dead_and_the_rest_goes_on() -> None:
     (dead,) = one.dead
     assert dead.select("reason", "detail").rows() == [("condition-failed", "division by zero")]
     assert '"price":0' in dead["row"][0]
+
+
+def test_the_letter_of_a_dead_row_has_all_its_columns_whenever_it_fails() -> None:
+    declared = pattern(
+        by="key", time="at", pattern="A B", define={"A": "1 / price > 0", "B": "first(A.price) / price > 0"}
+    )
+    one = bucket(declared)
+    steps(one, [(rows(("a", 1, "at once", 0, 0.5), ("a", 2, "fits", 2), ("b", 1, "fits", 2)), 2)])
+    later = pattern(by="key", time="at", pattern="A B", define={"B": "first(A.price) / price > 0"})
+    two = bucket(later)
+    steps(two, [(rows(("a", 1, "fits", 2), ("a", 2, "later", 0, 0.5)), 0), (rows(), 9)])
+    found = [json.loads(row) for dead in (*one.dead, *two.dead) for row in dead["row"]]
+    assert [(row["kind"], row["share"]) for row in found] == [("at once", 0.5), ("later", 0.5)]
+
+
+def test_columns_that_no_condition_looks_at_are_not_kept() -> None:
+    one = bucket(absence())
+    step(one, rows(("a", 1, "order")), 0)
+    assert one.rows("rows").columns == ["~id", "key", "at", "kind"]
+
+
+def test_a_row_that_came_after_later_ones_were_matched_is_dead_with_all_its_columns() -> None:
+    one = bucket(absence())
+    step(one, rows(("a", 5, "order")), 9)
+    step(one, rows(("a", 3, "order", 7, 0.5)), 9)
+    (dead,) = one.dead
+    assert (dead["reason"][0], json.loads(dead["row"][0])["share"]) == ("late", 0.5)
 
 
 def test_a_row_that_fails_in_the_middle_of_a_match_is_as_if_it_were_not_there() -> None:
@@ -142,6 +170,12 @@ def test_without_a_key_all_rows_are_one_sequence() -> None:
     declared = pattern(time="at", pattern="A B", define={"A": "kind = 'a'", "B": "kind = 'b'"})
     batches = [(rows(("x", 1, "a"), ("z", 9, "c")), 3), (rows(("y", 4, "b")), 5)]
     assert steps(bucket(declared), batches) == [{"match_start": second(1), "match_end": second(4)}]
+
+
+def test_a_length_of_time_is_rounded_once() -> None:
+    declared = pattern(by="key", time="at", pattern="A B", measures={"took": "last(at) - first(at)"})
+    (found,) = steps(bucket(declared), [(rows(("k", 1, "a"), ("k", 1.007, "b")), 9)])
+    assert found["took"] == 0.007
 
 
 def test_the_operator_can_be_sent_to_a_worker() -> None:

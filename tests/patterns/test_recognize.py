@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from headrace.errors import InvalidDeclaration
+from headrace.errors import InvalidDeclaration, TooManyPartialMatches
 from headrace.pipelines.patterns import Pattern, compile_pattern, pattern, recognize
 from headrace.pipelines.patterns.match import Matching
 from tests.patterns.keeping import second, us
@@ -183,6 +183,26 @@ def test_the_stream_and_the_columns_are_read_too() -> None:
     assert read.source == "bid"
     assert read.columns == (("auction", "auction"), ("bidder", "bidder"), ("mean", "m"))
     assert recognize(SQL["c0"]).columns is None
+
+
+def test_what_sql_has_no_words_for_is_said_beside_it() -> None:
+    said = {"timeouts": True, "partials": True, "rows": True, "max_partials": 7}
+    read = recognize(SQL["c3"], **said).pattern
+    assert {name: getattr(read, name) for name in said} == said
+    with pytest.raises(InvalidDeclaration, match="time-outs need a time"):
+        recognize(SQL["c0"], timeouts=True)
+    with pytest.raises(InvalidDeclaration, match="max_partials must be at least 1"):
+        recognize(SQL["c0"], max_partials=0)
+
+
+def test_too_many_partial_matches_are_cured_as_the_hint_says() -> None:
+    rows = [(1, 1, 1, at) for at in range(5)] + [(1, 1, -1, 5)]
+    sql = """MATCH_RECOGNIZE (PARTITION BY auction ORDER BY dateTime PATTERN ((A | B)+ C) WITHIN INTERVAL '9' SECOND
+        DEFINE A AS sum(B.price) >= 0 or price > 0, C AS price < 0)"""
+    with pytest.raises(TooManyPartialMatches) as caught:
+        found(recognize(sql, max_partials=8).pattern, rows)
+    assert "raise max_partials" in str(caught.value.hint)
+    assert found(recognize(sql, max_partials=1000).pattern, rows) == [(1,)]
 
 
 @pytest.mark.parametrize(

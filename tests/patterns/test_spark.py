@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -40,9 +41,11 @@ def test_matches_of_an_app_are_told_once_over_crashes_and_disorder(tmp_path: Pat
     def falls(payments):
         return hr.match_recognize(
             payments,
-            """SELECT card, Until AS end, low FROM payments MATCH_RECOGNIZE (
+            """SELECT card, Until AS end, low, match_rows AS fell FROM payments MATCH_RECOGNIZE (
                 PARTITION BY card ORDER BY at MEASURES LAST(D.amount) AS low, LAST(D.at) AS until, card AS c
                 PATTERN (S D+ U) DEFINE D AS D.amount < PREV(amount), U AS U.amount > PREV(amount))""",
+            rows=True,
+            max_partials=100,
         )
 
     with AppUnderTest(app, tmp_path) as under:
@@ -60,7 +63,10 @@ def test_matches_of_an_app_are_told_once_over_crashes_and_disorder(tmp_path: Pat
             (900.0, "big"),
         ]
         assert [(row["card"], row["low"]) for row in under.view("falls")] == [("a", 0.0), ("b", 0.4)]
-        assert len(under.letters("fraud.tested.dead")) == 1
+        assert ["".join(one["variable"] for one in row["fell"]) for row in under.view("falls")] == ["SDU", "SDU"]
+        (letter,) = under.letters("fraud.tested.dead")
+        dead = json.loads(letter.value or b"")
+        assert (dead["card"], dead["amount"]) == ("a", 0.0)
 
 
 def test_a_mistake_is_found_before_anything_runs(tmp_path: Path) -> None:

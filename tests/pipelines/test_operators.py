@@ -123,6 +123,75 @@ def test_windows_slide_and_operators_of_the_users_own_remind(tmp_path: Path) -> 
         assert [(who, round(total, 9)) for who, total in spent] == [(1, 0.6), (2, 5.0)]
 
 
+def test_operators_in_event_time_follow_each_other_and_nothing_is_late_for_a_window(tmp_path: Path) -> None:
+    app = hr.App("shop")
+    app.stream("orders", ORDERS, event_time="ordered_at", lateness="5 seconds")
+    app.table("rates", "id int, rate double, since timestamp", key="id", valid_from="since")
+
+    @app.view(key=["minute"])
+    def taxes(orders, rates):  # type: ignore[no-untyped-def]
+        priced = hr.enrich(orders, rates, on={"customer_id": "id"}, as_of="ordered_at")
+        lately = hr.sliding(priced, "30 seconds", by="customer_id", paid=hr.sum("amount"))
+        return lately.groupBy(hr.tumbling("1 minute").alias("minute")).agg(
+            F.sum(F.col("amount") * F.col("rate")).alias("tax"), F.max("paid").alias("most"), F.count("*").alias("n")
+        )
+
+    with AppUnderTest(app, tmp_path) as run:
+        run.send("rates", {"id": 1, "rate": 0.5, "since": at(0)})
+        run.send("orders", order(1, 5, 8.0), order(2, 30, 2.0))
+        run.send("orders", order(3, 200, 4.0), Crash("before-commit"), order(4, 400, 6.0))
+        run.send("orders", order(5, 600))
+        assert [(row["minute"], row["tax"], row["most"], row["n"]) for row in run.view("taxes") if row["final"]] == [
+            (at(0), 5.0, 10.0, 2),
+            (at(180), 2.0, 4.0, 1),
+            (at(360), 3.0, 6.0, 1),
+        ]
+
+
+def test_an_operator_of_the_users_own_takes_several_inputs_and_windows_follow(tmp_path: Path) -> None:
+    app = hr.App("web")
+    app.stream("searches", SEARCHES, event_time="searched_at", lateness="5 seconds")
+    app.stream("clicks", CLICKS.replace("search_id", "searched"), event_time="clicked_at", lateness="5 seconds")
+
+    @hr.operator(
+        by="search_id",
+        inputs={"searches": "search_id", "clicks": "searched"},
+        state="search_id string, until timestamp",
+        output="search_id string, at timestamp",
+        wake="until",
+        event_time="at",
+    )
+    def ignored(state, rows, watermark):  # type: ignore[no-untyped-def]
+        new = rows["searches"].select("search_id", until=pl.col("searched_at") + pl.duration(seconds=30))
+        waiting = pl.concat([state, new]).join(rows["clicks"], left_on="search_id", right_on="searched", how="anti")
+        over = pl.col("until") <= watermark
+        nowhere = rows["clicks"].filter(pl.col("page").is_null()).with_columns(_reason=pl.lit("no page"))
+        return waiting.filter(~over), waiting.filter(over).rename({"until": "at"}), nowhere
+
+    @app.view(key="minute")
+    def seen(searches, clicks):  # type: ignore[no-untyped-def]
+        found = ignored(searches=searches, clicks=clicks)
+        window = hr.tumbling("1 minute", on="at").alias("minute")
+        return found.groupBy(window).agg(F.sort_array(F.collect_list("search_id")).alias("ignored"))
+
+    def clicked(name: str, page: int | None, seconds: float) -> dict[str, Any]:
+        return {"searched": name, "page": page, "clicked_at": at(seconds)}
+
+    with AppUnderTest(app, tmp_path) as run:
+        run.send("searches", search("a", 5), search("b", 6), search("c", 20))
+        run.send("clicks", clicked("b", 1, 10), Crash("before-commit"), clicked("z", None, 11))
+        run.send("searches", search("d", 200))
+        run.send("clicks", clicked("y", 2, 200), Crash("after-commit"))
+        run.send("searches", search("e", 400))
+        run.send("clicks", clicked("y", 3, 400))
+        assert [(row["minute"], row["ignored"]) for row in run.view("seen") if row["final"]] == [
+            (at(0), ["a", "c"]),
+            (at(180), ["d"]),
+        ]
+        (letter,) = run.letters("web.seen.dead")
+        assert (letter.reason, letter.headers["headrace.detail"]) == ("no page", "by operator 'ignored'")
+
+
 def test_a_stream_joins_itself_in_spark(tmp_path: Path) -> None:
     app = hr.App("shop")
     app.stream("orders", ORDERS, event_time="ordered_at")
@@ -192,4 +261,4 @@ def test_what_the_documentation_shows_can_be_planned() -> None:
     for block in shown:
         exec(block, {"app": app, "hr": hr, "F": F})
     assert len(shown) >= 4
-    assert {"answered", "invoices", "busy", "totals"} <= set(planned(shared_spark(), app))
+    assert {"answered", "invoices", "busy", "totals", "ignored_searches"} <= set(planned(shared_spark(), app))

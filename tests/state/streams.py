@@ -29,7 +29,7 @@ def deliveries(draw: st.DrawFn, streams: Mapping[str, Rows], tables: tuple[str, 
     """Batches of (rows by stream, watermark in seconds, what befalls the workers); the last are empty, at the end.
 
     Rows come up to a lateness out of order; the watermark is the largest time so far minus that, as in Spark, so no
-    row is late. Those of ``tables`` do not move it.
+    row is late. Those of ``tables`` do not move it. Some are as operators in event time give them out: see ``_held``.
     """
     lateness = draw(st.integers(0, 20))
     rows = [(name, row) for name in streams for row in streams[name]]
@@ -44,8 +44,22 @@ def deliveries(draw: st.DrawFn, streams: Mapping[str, Rows], tables: tuple[str, 
         batches.append((part, watermark, draw(st.sampled_from(["stay", "other worker", "lost"]))))
         times = [row[-1] for name, row in arrival[: begin + size] if name not in tables]
         watermark = max(times) - lateness - 1 if times else None
-    nothing: dict[str, Rows] = {name: [] for name in streams}
-    return [*batches, (nothing, watermark, "stay"), (nothing, END, "lost"), (nothing, END, "stay")]
+    ends = [(watermark, "stay"), (END, "lost"), (END, "stay")]
+    batches += [({name: [] for name in streams}, at, fate) for at, fate in ends]
+    return _held(draw, batches, tables) if draw(st.booleans()) else batches
+
+
+def _held(draw: st.DrawFn, batches: list[Any], tables: tuple[str, ...]) -> list[Any]:
+    """The same, as an operator in event time before this one may let the rows out: in their batch, or in the first
+    whose watermark has passed them."""
+    out: list[Any] = [({name: [] for name in part}, at, fate) for part, at, fate in batches]
+    for place, (part, _, _) in enumerate(batches):
+        for name in part:
+            for row in part[name]:
+                passed = (n for n, (_, at, _) in enumerate(batches) if n >= place and at is not None and at >= row[-1])
+                to = place if name in tables else draw(st.sampled_from([place, next(passed)]))
+                out[to][0][name].append(row)
+    return out
 
 
 def run(bucket: Bucket, batches: list[Any], columns: Any, time: str) -> list[tuple[Any, ...]]:

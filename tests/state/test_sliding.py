@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import pickle
 from decimal import Decimal
@@ -16,7 +17,7 @@ from headrace.pipelines.aggregates import Aggregate
 from headrace.pipelines.sliding import Sliding
 from tests.examples import examples
 from tests.state.bucket import Bucket
-from tests.state.streams import AT, deliveries, run, us
+from tests.state.streams import AT, deliveries, frame, run, us
 
 COLUMNS = {"n": pl.Int64(), "key": pl.String(), "x": pl.Int32(), "f": pl.Float64(), "at": AT}
 AGGREGATES = {
@@ -42,6 +43,10 @@ def sliding(size: int, **aggregates: Aggregate) -> Sliding:
     return Sliding(COLUMNS, ("key",), "at", us(size), aggregates or AGGREGATES)
 
 
+def moment(second: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(second, dt.UTC)
+
+
 def expected(rows, size):
     found = []
     for n, key, x, f, at in rows:
@@ -64,6 +69,15 @@ def test_every_event_has_the_aggregates_of_its_window(rows, size, data):
     out = run(bucket, data.draw(deliveries({"rows": numbered})), COLUMNS, "at")
     assert sorted(out, key=lambda row: row[0]) == expected(numbered, size)
     assert bucket.rows("waiting").is_empty()
+    assert bucket.rows("recent").is_empty()
+
+
+def test_a_row_that_the_watermark_has_passed_comes_out_with_its_batch():
+    bucket = Bucket(sliding(5, n=hr.count()))
+    assert bucket.step({"rows": frame([(1, "a", 0, 0.0, 3), (2, "a", 0, 0.0, 101)], COLUMNS)}, us(2)).is_empty()
+    out = bucket.step({"rows": frame([(3, "a", 0, 0.0, 5)], COLUMNS)}, us(100))
+    assert sorted(out.select("key", "at", "n").rows()) == [("a", moment(3), 1), ("a", moment(5), 2)]
+    assert bucket.wake_us == us(101)
     assert bucket.rows("recent").is_empty()
 
 

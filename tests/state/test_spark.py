@@ -133,16 +133,17 @@ def test_held_rows_come_out_when_the_watermark_passes_and_windows_over_them_clos
 
     with AppUnderTest(app, tmp_path) as under:
         under.send("rows", {"who": "a", "n": 1, "at": "2026-01-01T00:00:05Z"})
-        under.send("rows", {"who": None, "n": 1, "at": "2026-01-01T00:00:05Z"})
+        nobody = {"who": None, "n": 1, "at": "2026-01-01T00:00:05Z"}
+        under.send("rows", nobody, nobody)
         assert under.view("minutes") == []
-        under.send("rows", {"who": "b", "n": 2, "at": "2026-01-01T00:00:40Z"}, Crash())
+        under.send("rows", {"who": "b", "n": 2, "at": "2026-01-01T00:00:40Z"}, nobody, Crash("before-commit"))
         (row,) = under.view("minutes")
         assert (row["n"], row["final"]) == (1, False)
         under.send("rows", {"who": "c", "n": 4, "at": "2026-01-01T00:01:30Z"})
         (row,) = under.view("minutes")
         assert (row["n"], row["final"]) == (3, True)
-        (letter,) = under.letters("holding.minutes.dead")
-        assert letter.reason == "nobody"
+        letters = under.letters("holding.minutes.dead")
+        assert [letter.reason for letter in letters] == ["nobody"] * 3, "rows that are equal are a letter each"
 
 
 def test_operators_on_two_branches_keep_their_own_state_over_a_rescale(tmp_path: Path) -> None:

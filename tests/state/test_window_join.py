@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headrace.pipelines.joins.window_join import Side, WindowJoin
 from tests.examples import examples
 from tests.state.bucket import Bucket
-from tests.state.streams import AT, deliveries, run, us
+from tests.state.streams import AT, deliveries, frame, run, us
 
 ROW = st.tuples(st.sampled_from(["a", "a", "b", None]), st.integers(0, 40))
 ROWS, HOW = st.lists(ROW, min_size=3, max_size=12), st.sampled_from(["inner", "left", "right", "full"])
@@ -72,6 +72,17 @@ def test_a_stream_joins_itself(rows, data):
     batches = [({"left": d["rows"], "right": d["rows"]}, w, f) for d, w, f in data.draw(deliveries({"rows": numbered}))]
     out = run(Bucket(joining(0, 5, "left")), batches, COLUMNS, "joined_at")
     assert sorted(out, key=str) == expected(numbered, numbered, 0, 5, "left")
+
+
+def test_a_partner_that_comes_as_its_time_is_over_is_a_partner():
+    """As an operator in event time lets it out: with the batch whose watermark has passed it."""
+    bucket = Bucket(joining(0, 5, "left"))
+    rows, nothing = frame([("a", 1, 3)], COLUMNS), frame([], COLUMNS)
+    assert bucket.step({"left": rows, "right": nothing}, us(2)).is_empty()
+    out = bucket.step({"left": nothing, "right": frame([("a", 2, 8)], COLUMNS)}, us(8))
+    assert out.select("n", "n_right").rows() == [(1, 2)]
+    assert bucket.rows("left").is_empty()
+    assert bucket.wake_us is None
 
 
 def test_a_row_without_a_time_is_dead_and_the_rest_goes_on():

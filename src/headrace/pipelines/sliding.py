@@ -7,9 +7,10 @@
                             b        c   d
 
 An event is held until the watermark has passed its time, so that all of its window is there; events of the same time
-see each other. Each batch looks once at the windows of the keys that are due, and finds every event's aggregates by
-search, so a key with very many events costs no more than others with as many. Sums of floats are exact and rounded
-once: the order in which events came does not show.
+see each other. One that comes when it has passed already, as operators in event time let them out, is not held: with
+the next watermark it would be too late for a further step. Each batch looks once at the windows of the keys that are
+due, and finds every event's aggregates by search, so a key with very many events costs no more than others with as
+many. Sums of floats are exact and rounded once: the order in which events came does not show.
 """
 
 from __future__ import annotations
@@ -88,21 +89,23 @@ class Sliding:
         new, dead = timed(delta["rows"], self.time)
         now = -(2**62) if watermark_us is None else watermark_us
         time = pl.col(self.time).to_physical()
-        due = state["waiting"].where(time <= now)
+        waited = state["waiting"].where(time <= now)
         over = state["recent"].where(time <= now - self.size_us)
+        due = pl.concat([waited.drop(ID), new.filter(time <= now).select(*self.columns)])
+        early = new.filter(time > now)
         kept = due.filter(time > now - self.size_us).with_columns(self._slot().alias(_SLOT))
         changes = {
-            "waiting": Changes(new, due[ID]),
+            "waiting": Changes(early, waited[ID]),
             "recent": Changes(kept.select(*state["recent"].kind.columns), over[ID]),
         }
         wakes = [
             (state["waiting"].min(self.time, above=now), 0),
-            (new[self.time].to_physical().min(), 0),
+            (early[self.time].to_physical().min(), 0),
             (state["recent"].min(self.time, above=now - self.size_us), self.size_us),
             (kept[self.time].to_physical().min(), self.size_us),
         ]
         wake = min((int(at) + more for at, more in wakes if at is not None), default=None)  # type: ignore[arg-type]
-        return Step(self._windows(state, due.drop(ID)), changes, wake, dead)
+        return Step(self._windows(state, due), changes, wake, dead)
 
     def _slot(self, moved_us: int = 0) -> pl.Expr:
         """Slots are as long as windows, so that a window lies in two."""

@@ -257,9 +257,11 @@ def _kept(
     gone = table.where(over)
     newly = pl.col("~now") & ~pl.col(_MATCHED) if side.outer else pl.lit(value=False)
     found, new = rows[:old].filter(newly), rows[old:]
-    added = pl.concat([found, new.filter(~over)]).with_columns(pl.col("~now").alias(_MATCHED)).drop("~now")
-    alone = pl.concat([gone.filter(~pl.col(_MATCHED)), new.filter(over & ~pl.col("~now")).drop("~now")])
+    still = found.filter(~over)
+    added = pl.concat([still, new.filter(~over)]).with_columns(pl.col("~now").alias(_MATCHED)).drop("~now")
+    stayed = gone.filter(~pl.col(_MATCHED)).join(found, on=ID, how="anti")
+    alone = pl.concat([stayed, new.filter(over & ~pl.col("~now")).drop("~now")])
     next_us = [table.min(side.time, above=bound), added[side.time].to_physical().min()]
     wake = min((int(time) for time in next_us if time is not None), default=None)  # type: ignore[arg-type]
-    changes = Changes(added.drop(ID), pl.concat([found[ID], gone[ID]]))
+    changes = Changes(added.drop(ID), pl.concat([still[ID], gone[ID]]))
     return changes, alone, None if wake is None else wake + side.high_us

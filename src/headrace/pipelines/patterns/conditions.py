@@ -24,7 +24,7 @@ from headrace.pipelines.patterns.expressions import (
 )
 from headrace.pipelines.patterns.tokens import Mistake
 
-__all__ = ["Coder", "Tables", "conjuncts", "is_local", "joined"]
+__all__ = ["Coder", "Tables", "conjuncts", "is_local", "joined", "may_fail"]
 
 Code = list[tuple[int, ...]]
 
@@ -439,6 +439,11 @@ def joined(parts: list[Expression]) -> Expression | None:
     for part in parts:
         found = part if found is None else Binary("and", found, part, part.at)
     return found
+
+
+def may_fail(code: Code) -> bool:
+    """Are there rows that this cannot be said of? Sums that are too large to be whole numbers apart."""
+    return any(op[0] in (_ARITHMETIC["/"], _ARITHMETIC["%"], _TO_INT) for op in code)
 
 
 def is_local(code: Code) -> bool:

@@ -23,7 +23,7 @@ from headrace.pipelines.state.operator import ID
 __all__ = ["DUE", "PROGRESS", "Found", "kept_columns", "progress_columns", "run"]
 
 PROGRESS, DUE = "_progress", "_due"
-_KIND, _ROW = "_kind", "_row"
+_KIND, _ROW, _GIVEN = "_kind", "_row", "_given"
 _NEW, _KEPT, _STANDING = 0, 1, 2
 _MATCH, _TIMEOUT, _PARTIAL = 0, 1, 2
 _CASTS: dict[str, pl.DataType] = {"bool": pl.Boolean(), "int": pl.Int64(), "float": pl.Float64(), "text": pl.String()}
@@ -34,14 +34,16 @@ class Found:
     """What a step gives.
 
     ``matches``, ``timeouts`` and ``partials`` have the key, ``match_start``, ``match_end``, the measures, and with
-    ``rows=True`` ``match_rows`` (a list of the rows, each with its ``variable``). ``dead`` has the kept columns of rows
-    that a condition failed on, and the ``reason``; ``late`` those that came after later ones had been matched. The
-    state changes by ``append`` and ``remove`` (ids); ``progress`` is that of all keys that the step was given."""
+    ``rows=True`` ``match_rows`` (a list of the rows, each with its ``variable``). ``dead`` are new rows that a
+    condition failed on, with all their columns and the ``reason``; ``dead_later`` such rows of the state, with the kept
+    columns; ``late`` new rows that came after later ones had been matched. The state changes by ``append`` and
+    ``remove`` (ids); ``progress`` is that of all keys that the step was given."""
 
     matches: pl.DataFrame
     timeouts: pl.DataFrame
     partials: pl.DataFrame
     dead: pl.DataFrame
+    dead_later: pl.DataFrame
     late: pl.DataFrame
     append: pl.DataFrame
     remove: pl.Series
@@ -64,7 +66,7 @@ def run(program: Program, rows: pl.DataFrame, kept: pl.DataFrame, progress: pl.D
     parts = [
         progress.select(*program.by, PROGRESS, pl.lit(_STANDING, pl.UInt8).alias(_KIND)),
         kept.select(ID, *program.kept, pl.lit(_KEPT, pl.UInt8).alias(_KIND)),
-        rows.select(*program.kept, pl.lit(_NEW, pl.UInt8).alias(_KIND)),
+        rows.select(*program.kept, pl.lit(_NEW, pl.UInt8).alias(_KIND), pl.int_range(pl.len()).alias(_GIVEN)),
     ]
     table = pl.concat(parts, how="diagonal")
     if program.order:
@@ -76,12 +78,15 @@ def run(program: Program, rows: pl.DataFrame, kept: pl.DataFrame, progress: pl.D
     outcomes, needed, standing, dead, late = (pl.DataFrame(pl.from_arrow(pa.record_batch(part))) for part in answer)
     told = _told(program, table, outcomes)
     is_kept = needed["kept"]
+    failed = table[dead["row"]].with_columns(dead["reason"])
+    failed_new = failed.filter(pl.col(_KIND) == _NEW)
     return Found(
         matches=told.filter(outcomes["told"] == _MATCH),
         timeouts=told.filter(outcomes["told"] == _TIMEOUT),
         partials=told.filter(outcomes["told"] == _PARTIAL),
-        dead=table[dead["row"]].select(program.kept).with_columns(dead["reason"]),
-        late=table[late["row"]].select(program.kept),
+        dead=rows[failed_new[_GIVEN]].with_columns(failed_new["reason"]),
+        dead_later=failed.filter(pl.col(_KIND) != _NEW).select(*program.kept, "reason"),
+        late=rows[table[late["row"]][_GIVEN]],
         append=table.filter(is_kept & (table[_KIND] == _NEW)).select(program.kept),
         remove=table.filter(~is_kept & (table[_KIND] == _KEPT))[ID],
         progress=_of_keys(

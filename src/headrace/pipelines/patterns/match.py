@@ -88,13 +88,23 @@ def match(
     return _matched(stream, declared, place)
 
 
-def match_recognize(stream: DataFrame, sql: str) -> DataFrame:
+def match_recognize(
+    stream: DataFrame,
+    sql: str,
+    *,
+    timeouts: bool = False,
+    partials: bool = False,
+    rows: bool = False,
+    max_partials: int = MAX_PARTIALS,
+) -> DataFrame:
     """Find a pattern that is written as SQL's MATCH_RECOGNIZE: see ``headrace.pipelines.patterns.recognize``.
 
-    The text is the clause alone, or ``SELECT columns FROM name MATCH_RECOGNIZE (...)``, whose name does not matter."""
+    The text is the clause alone, or ``SELECT columns FROM name MATCH_RECOGNIZE (...)``, whose name does not matter.
+    ``timeouts``, ``partials``, ``rows`` and ``max_partials`` are those of ``hr.match``: the columns ``outcome`` and
+    ``match_rows`` that they add can be selected too, as can ``match_start`` and ``match_end``."""
     place, what = caller(), "hr.match_recognize"
     ensure_stream(what, stream, place, "use its changes")
-    found = recognize(sql, place=place)
+    found = recognize(sql, timeouts=timeouts, partials=partials, rows=rows, max_partials=max_partials, place=place)
     time = event_time(what, stream, place)
     if found.pattern.time.lower() != time.lower():
         sentence = f"{what} is ordered by {found.pattern.time!r}, but the event time is {time!r}."
@@ -175,14 +185,21 @@ class Matching:
 
 
 def _in_seconds(rows: pl.DataFrame) -> pl.DataFrame:
-    return rows.with_columns(pl.col(pl.Duration).dt.total_microseconds() / 1_000_000)
+    """Lengths of time as numbers, rounded once: Polars would multiply them by 1e-6."""
+    return rows.with_columns(_seconds(rows[name]) for name, kind in rows.schema.items() if kind == pl.Duration)
+
+
+def _seconds(lengths: pl.Series) -> pl.Series:
+    found = lengths.dt.total_microseconds().fill_null(0).to_numpy() / 1e6
+    return pl.Series(lengths.name, found).set(lengths.is_null(), None)
 
 
 def _dead(found: Found) -> pl.DataFrame | None:
     """Rows that a condition failed on, by what it failed of."""
     parts = [
         dead(rows.drop("reason"), "condition-failed", str(why))
-        for (why,), rows in found.dead.partition_by("reason", as_dict=True).items()
+        for failed in (found.dead, found.dead_later)
+        for (why,), rows in failed.partition_by("reason", as_dict=True).items()
     ]
     if len(found.late):
         parts.append(dead(found.late, "late", "later rows of its key had been matched"))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from headrace.pipelines.patterns.automaton import Absent, Accept, Automaton, Item, Taking, Waiting, build
-from headrace.pipelines.patterns.conditions import Coder, Tables, conjuncts, is_local, joined
+from headrace.pipelines.patterns.conditions import Coder, Tables, conjuncts, is_local, joined, may_fail
 from headrace.pipelines.patterns.declaration import Pattern, in_text
 from headrace.pipelines.patterns.expressions import Expression
 from headrace.pipelines.patterns.tokens import Mistake
@@ -44,11 +44,11 @@ class Program:
     text: str
 
 
-def compile_pattern(pattern: Pattern, schema: Mapping[str, pl.DataType], *, carry: tuple[str, ...] = ()) -> Program:
-    """Compile a pattern for rows of a schema. ``carry``: columns to keep of each row besides those that are needed, to
-    name it when it is dead."""
+def compile_pattern(pattern: Pattern, schema: Mapping[str, pl.DataType]) -> Program:
+    """Compile a pattern for rows of a schema. All columns of a row are kept where they are shown with a match, or where
+    a condition may fail on a row that has waited: its dead letter is then the whole row."""
     place = pattern.place
-    for name in (*pattern.by, pattern.time, *pattern.order, *carry):
+    for name in (*pattern.by, pattern.time, *pattern.order):
         if name not in schema:
             raise wrong(f"there is no column {name!r}.", place, f"the columns are {', '.join(schema)}")
     types = {name: _type(kind) for name, kind in schema.items()}
@@ -56,20 +56,21 @@ def compile_pattern(pattern: Pattern, schema: Mapping[str, pl.DataType], *, carr
         raise wrong(f"column {pattern.time!r} is no time.", place, "name a column of timestamps")
     tables = Tables(types, pattern.variables)
     conditions = _conditions(pattern, tables)
+    fails_later = any(history >= 0 and may_fail(tables.codes[history]) for _, history in conditions)
     running = len(tables.slots)
     measures = _measures(pattern, tables)
     automaton = build(pattern.shape, relaxed=pattern.relaxed)
     free_of_history = running == 0
     writer = _Writer(pattern, tables)
     code = writer.write(automaton, conditions, running, measures, free_of_history)
-    needed = (*pattern.by, pattern.time, *pattern.order, *carry, *tables.columns)
+    needed = (*pattern.by, pattern.time, *pattern.order, *tables.columns)
     return Program(
         code=code,
         by=pattern.by,
         time=pattern.time,
         order=pattern.order,
         columns=tuple((name, types[name]) for name in tables.columns),
-        kept=tuple(schema) if pattern.rows else tuple(dict.fromkeys(needed)),
+        kept=tuple(schema) if pattern.rows or fails_later else tuple(dict.fromkeys(needed)),
         measures=tuple((name, kind) for name, _, kind in measures),
         variables=pattern.variables,
         rows=pattern.rows,

@@ -14,7 +14,7 @@ is not cut off, as in Spark's SQL.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.pipelines.patterns.declaration import MAX_PARTIALS, After, Pattern, Skip, checked, located
 from headrace.pipelines.patterns.expressions import Expression, parse_expression, parse_interval
@@ -34,13 +34,23 @@ class Recognized:
     pattern: Pattern
 
 
-def recognize(sql: str, *, place: Place | None = None) -> Recognized:
-    """Read a SQL text; InvalidDeclaration if it is not of the known form."""
+def recognize(
+    sql: str,
+    *,
+    timeouts: bool = False,
+    partials: bool = False,
+    rows: bool = False,
+    max_partials: int = MAX_PARTIALS,
+    place: Place | None = None,
+) -> Recognized:
+    """Read a SQL text; InvalidDeclaration if it is not of the known form. The rest is as in ``pattern``."""
     place = place or caller()
     try:
-        return _Reader(Tokens(sql), place).statement()
+        found = _Reader(Tokens(sql), place).statement()
     except Mistake as mistake:
         raise located("MATCH_RECOGNIZE", sql, mistake, place) from None
+    more = replace(found.pattern, timeouts=timeouts, partials=partials, rows=rows, max_partials=max_partials)
+    return replace(found, pattern=checked(more))
 
 
 class _Reader:
@@ -87,7 +97,10 @@ class _Reader:
         time, *order = self._ordering()
         measures = self._measures() if tokens.skip_word("measures") else ()
         if tokens.is_word("all", "rows"):
-            raise tokens.wrong("ALL ROWS PER MATCH is not supported", "use hr.match with rows=True: a list of the rows")
+            raise tokens.wrong(
+                "ALL ROWS PER MATCH is not supported",
+                "leave it out, and say rows=True beside the SQL: a list of the rows",
+            )
         tokens.skip_word("one", "row", "per", "match")
         after = self._after() if tokens.skip_word("after", "match", "skip") else After(Skip.PAST_LAST_ROW)
         tokens.need_word("pattern")
@@ -96,7 +109,7 @@ class _Reader:
         if tokens.is_word("subset"):
             raise tokens.wrong("SUBSET is not supported", "write the conditions for each variable")
         define = self._define() if tokens.skip_word("define") else ()
-        found = Pattern(
+        return Pattern(
             by=by,
             time=time,
             text=text,
@@ -113,7 +126,6 @@ class _Reader:
             max_partials=MAX_PARTIALS,
             place=self._place,
         )
-        return checked(found)
 
     def _names(self) -> tuple[str, ...]:
         found = [self._tokens.need_name("a column's name").text]

@@ -4,8 +4,9 @@ In each batch, for each bucket of keys that has new rows or is due, the operator
 its inputs and the watermark, and says what comes out and how its state changes. It keeps nothing itself: the same
 state and rows give the same step, so a batch that is done again changes nothing.
 
-Times are microseconds since 1970. New rows are always after the watermark (rows at or before it were taken out by the
-source); rows that wait in the state at or before the watermark are complete: nothing more can come before them.
+Times are microseconds since 1970. New rows are always after the watermark of the batch before (the source took out
+others); an operator before this one lets them out when the watermark has passed them. So rows at or before the
+watermark, new or waiting in the state, are complete: nothing more can come before them.
 """
 
 from __future__ import annotations

@@ -23,7 +23,9 @@ from headrace.pipelines.worker import settle
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Address", "KeyedProcessor"]
+__all__ = ["Address", "KeyedProcessor", "letters"]
+
+Letter = tuple[str, bytes, list[tuple[str, str | bytes | None]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,29 +131,31 @@ class KeyedProcessor(StatefulProcessor):
         return True
 
     def _bury(self, rows: pl.DataFrame, bucket: int, total: int) -> None:
-        """Rows that the operator could not process, on the query's dead-letter topic; the same again is the same.
+        """Rows that the operator could not process, on the query's dead-letter topic.
 
         How many there were so far in this bucket is reported as a source reports what it has read: see ``reports``.
         """
         from headrace.pipelines.source.tasks import aside_writer
 
-        writer = aside_writer(self._address.bootstrap, self._address.client)
-        seen: dict[str, int] = {}
-        for reason, detail, row in rows.select("reason", "detail", "row").rows():
-            mark = hashlib.sha256(row.encode()).hexdigest()[:24]
-            seen[mark] = seen.get(mark, -1) + 1
-            writer.put(
-                f"{self._address.query}.dead",
-                f"{self._address.query}/{self._address.operator}/{mark}/{seen[mark]}",
-                row.encode(),
-                [
-                    ("headrace.reason", reason.encode()),
-                    ("headrace.detail", detail.encode()),
-                    ("headrace.query", self._address.query.encode()),
-                ],
-            )
-        counted = Range(bucket, self._address.buckets, self._address.buckets + 1)
-        place = f"~operator-{self._address.operator}"
+        address = self._address
+        writer = aside_writer(address.bootstrap, address.client)
+        for key, row, headers in letters(rows, address, bucket, total - len(rows)):
+            writer.put(f"{address.query}.dead", key, row, headers)
+        counted = Range(bucket, address.buckets, address.buckets + 1)
         report = Report(Counts(0, 0, total), None)
-        writer.put(TIMES, report_key(self._address.query, place, counted), report.to_json())
+        writer.put(TIMES, report_key(address.query, f"~operator-{address.operator}", counted), report.to_json())
         writer.flush()
+
+
+def letters(rows: pl.DataFrame, address: Address, bucket: int, before: int) -> Iterator[Letter]:
+    """Dead rows of a step as records: key, value, headers. ``before``: how many the bucket had before this step.
+
+    The key is ``QUERY/OPERATOR/BUCKET/BUCKETS/NUMBER/HASH``, on a compacted topic: equal rows are told apart by
+    their number, and a batch that is done again, in whatever order its rows come then, writes the same keys.
+    """
+    found = rows.select("reason", "detail", "row").sort("row", "reason", "detail").rows()
+    for number, (reason, detail, row) in enumerate(found, before):
+        mark = hashlib.sha256(row.encode()).hexdigest()[:24]
+        key = f"{address.query}/{address.operator}/{bucket}/{address.buckets}/{number}/{mark}"
+        said = {"reason": reason, "detail": detail, "query": address.query}
+        yield key, row.encode(), [(f"headrace.{name}", text.encode()) for name, text in said.items()]
