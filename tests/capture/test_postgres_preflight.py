@@ -111,6 +111,54 @@ def test_a_table_that_is_not_there_or_is_a_view(postgres: Postgres, guest: str, 
     assert seen.key == ("id",)
 
 
+def test_an_index_as_replica_identity_must_have_the_key(postgres: Postgres, guest: str, database: str) -> None:
+    admin = postgres.dsn(database)
+    postgres.execute(
+        "create table i (id int primary key, u int not null); create unique index by_u on i (u);"
+        "create unique index by_both on i (u, id); alter table i replica identity using index by_u",
+        database,
+    )
+    assert cures(admin, "i") == ['ALTER TABLE "public"."i" REPLICA IDENTITY DEFAULT;']
+    assert cures(admin, "i", key=("u",)) == ['ALTER TABLE "public"."i" REPLICA IDENTITY FULL;']
+    postgres.execute("alter table i replica identity using index by_both", database)
+    assert cures(admin, "i") == []
+    postgres.execute("drop index by_both", database)
+    assert cures(admin, "i") == ['ALTER TABLE "public"."i" REPLICA IDENTITY DEFAULT;']
+
+
+def test_a_table_whose_changes_are_not_in_the_log_is_refused(postgres: Postgres, guest: str, database: str) -> None:
+    admin = postgres.dsn(database)
+    postgres.execute("create unlogged table u (id int primary key)", database)
+    assert cures(admin, "u") == ['ALTER TABLE "public"."u" SET LOGGED;']
+    with postgres.connect(database) as session:
+        session.execute("create temporary table brief (id int primary key)")
+        row = session.execute(
+            "select nspname from pg_class c join pg_namespace n on n.oid = relnamespace where relname = 'brief'"
+        ).fetchone()
+        assert row is not None
+        assert cures(admin, f"{row[0]}.brief") == ["capture a lasting one"]
+    postgres.execute(
+        "create foreign data wrapper w; create server s foreign data wrapper w;"
+        "create foreign table f (id int) server s",
+        database,
+    )
+    assert cures(admin, "f") == ["capture it from that server"]
+
+
+def test_of_a_partitioned_table_every_partition_is_looked_at(postgres: Postgres, guest: str, database: str) -> None:
+    admin = postgres.dsn(database)
+    postgres.execute(
+        "create table p (id int primary key) partition by range (id); create table p1 partition of p for values from"
+        " (0) to (9); create unlogged table p2 partition of p for values from (9) to (18)",
+        database,
+    )
+    assert cures(admin, "p") == ['ALTER TABLE "public"."p2" SET LOGGED;']
+    postgres.execute("alter table p2 set logged; alter table p1 replica identity nothing", database)
+    assert cures(admin, "p") == ['ALTER TABLE "public"."p1" REPLICA IDENTITY DEFAULT;']
+    postgres.execute("alter table p1 replica identity default", database)
+    assert cures(admin, "p") == []
+
+
 def test_an_outbox_must_have_its_columns(postgres: Postgres, guest: str, database: str) -> None:
     source = Source(postgres.dsn(database), table="c")
     told = [one.sentence for one in postgres_setup.problems(connector(Captured("e", source, outbox=Outbox(source))))]

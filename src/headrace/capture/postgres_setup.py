@@ -15,12 +15,12 @@ from headrace.capture.postgres import (
     TRIGGER,
     Connection,
     error_line,
-    look_at,
     open_database,
     own_schema,
     quoted,
     quoted_table,
 )
+from headrace.capture.postgres_tables import table_problems
 from headrace.capture.problems import Problem, refused
 
 __all__ = ["prepare", "problems", "truncate_cure"]
@@ -32,7 +32,7 @@ def problems(connector: Connector) -> list[Problem]:
     with open_database(source) as connection:
         found = list(_server_problems(connection, connector))
         for table in connector.tables:
-            found += _table_problems(connection, connector, table)
+            found += table_problems(connection, table, _user(connector))
         if not found:
             found += _setup_problems(connection, connector)
     return found
@@ -94,54 +94,6 @@ def _server_problems(connection: Connection, connector: Connector) -> Iterator[P
         )
 
 
-def _table_problems(connection: Connection, connector: Connector, table: Captured) -> Iterator[Problem]:
-    source = _postgres(table)
-    found = look_at(connection, source)
-    if found is None:
-        yield Problem(
-            f"there is no table {source.table_name}, or {_user(connector)} may not see its schema.",
-            f"GRANT USAGE ON SCHEMA {quoted(source.schema)} TO {quoted(source.user)};  -- if it exists",
-        )
-        return
-    kind, identity = _kind_and_identity(connection, source)
-    if kind not in ("r", "p"):
-        yield Problem(
-            f"{source.table_name} is not a table but a {'view' if kind in 'vm' else 'foreign table'}.",
-            "capture the tables that it is made from",
-        )
-        return
-    may = connection.execute("select has_table_privilege(%s, 'select')", [quoted_table(source)]).fetchone()
-    if may is not None and not may[0]:
-        yield Problem(
-            f"{_user(connector)} may not read {source.table_name}.",
-            f"GRANT SELECT ON {quoted_table(source)} TO {quoted(source.user)};",
-        )
-    names = {column.name for column in found.columns}
-    wanted = table.outbox.columns if table.outbox is not None else table.key
-    for column in wanted:
-        if column not in names:
-            yield Problem(
-                f"{source.table_name} has no column {column!r}.", f"it has: {', '.join(c.name for c in found.columns)}"
-            )
-    other = bool(table.key) and set(table.key) != set(found.key) and table.outbox is None
-    if not found.key and not table.key:
-        yield Problem(
-            f"{source.table_name} has no primary key: published, the application's own UPDATE and DELETE would fail.",
-            f"ALTER TABLE {quoted_table(source)} ADD PRIMARY KEY (...);",
-        )
-    elif (not found.key or other) and identity != "f":
-        yield Problem(
-            f"{source.table_name} is to be keyed by {', '.join(table.key)}, which is not its primary key, "
-            "so changes must carry whole rows.",
-            f"ALTER TABLE {quoted_table(source)} REPLICA IDENTITY FULL;",
-        )
-    elif identity == "n":
-        yield Problem(
-            f"{source.table_name} has REPLICA IDENTITY NOTHING: published, its UPDATE and DELETE would fail.",
-            f"ALTER TABLE {quoted_table(source)} REPLICA IDENTITY DEFAULT;",
-        )
-
-
 def _setup_problems(connection: Connection, connector: Connector) -> Iterator[Problem]:
     """What is still to be made and we may not make, and what we may not do with what somebody else has made."""
     missing, denied = _setup(connection, connector), None
@@ -199,13 +151,6 @@ def _publication(connection: Connection, name: str, wanted: Iterable[tuple[str, 
     if published == chosen:
         return []
     return [f"alter publication {quoted(name)} set table {_tables(chosen)}"]
-
-
-def _kind_and_identity(connection: Connection, source: Postgres) -> tuple[str, str]:
-    row = connection.execute(
-        "select relkind::text, relreplident::text from pg_class where oid = to_regclass(%s)", [quoted_table(source)]
-    ).fetchone()
-    return (str(row[0]), str(row[1])) if row else ("", "")
 
 
 def _exists(connection: Connection, schema: str, table: str) -> bool:
