@@ -145,6 +145,17 @@ def test_a_table_whose_changes_are_not_in_the_log_is_refused(postgres: Postgres,
     assert cures(admin, "f") == ["capture it from that server"]
 
 
+def test_whatever_cannot_be_made_is_told_as_what_it_is(postgres: Postgres, guest: str, database: str) -> None:
+    one = connector(Captured("c", Source(postgres.dsn(database), table="c")))
+    postgres.execute(f"create publication {one.slot} for all tables", database)
+    (problem,) = postgres_setup.problems(one)
+    assert "cannot set up capture" in problem.sentence
+    assert "FOR ALL TABLES" in problem.sentence
+    assert problem.cure.startswith("alter publication")
+    with pytest.raises(HeadraceError, match="FOR ALL TABLES"):
+        postgres_setup.prepare(one)
+
+
 def test_of_a_partitioned_table_every_partition_is_looked_at(postgres: Postgres, guest: str, database: str) -> None:
     admin = postgres.dsn(database)
     postgres.execute(

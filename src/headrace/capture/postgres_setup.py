@@ -47,11 +47,8 @@ def prepare(connector: Connector) -> str:
         for statement in _setup(connection, connector):
             try:
                 connection.execute(statement.encode())
-            except psycopg.errors.InsufficientPrivilege as error:
-                problem = Problem(f"{_user(connector)} may not: {error_line(error)}.", f"{statement};")
-                raise refused(connector.server, [problem]) from None
-            except psycopg.errors.LockNotAvailable:
-                raise refused(connector.server, [_locked(statement)]) from None
+            except psycopg.Error as error:
+                raise refused(connector.server, [_failed(connector, statement, error)]) from None
         _tidy(connection, connector)
         return own_schema(connection, connector)
 
@@ -175,11 +172,19 @@ def _trial_problems(connection: Connection, connector: Connector, missing: Seque
         with connection.transaction(force_rollback=True):
             for statement in missing:
                 connection.execute(statement.encode())
-    except psycopg.errors.InsufficientPrivilege as error:
-        for one in missing:
-            yield Problem(f"{_user(connector)} may not set up capture ({error_line(error)}).", f"{one};")
-    except psycopg.errors.LockNotAvailable:
-        yield _locked(statement)
+    except psycopg.Error as error:
+        for one in missing if isinstance(error, psycopg.errors.InsufficientPrivilege) else [statement]:
+            yield _failed(connector, one, error)
+
+
+def _failed(connector: Connector, statement: str, error: psycopg.Error) -> Problem:
+    """Raises if the database went away."""
+    if isinstance(error, psycopg.errors.LockNotAvailable):
+        return _locked(statement)
+    if (error.sqlstate or "08")[:2] in ("08", "57"):  # the connection, or the server, is gone
+        raise error
+    how = "may not" if isinstance(error, psycopg.errors.InsufficientPrivilege) else "cannot"
+    return Problem(f"{_user(connector)} {how} set up capture ({error_line(error)}).", f"{statement};")
 
 
 def _locked(statement: str) -> Problem:
