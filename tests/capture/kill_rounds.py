@@ -130,6 +130,7 @@ class Rounds:
     def __init__(self, postgres: Postgres, log: Headrace, folder: Path, seed: int, told: Callable[[str], None]) -> None:
         self.postgres, self.log, self.folder, self.seed, self.told = postgres, log, folder, seed, told
         self.random = random.Random(seed)
+        self.killed: set[str] = set()
         self.name = f"kills{seed}"
         self.dsn = postgres.create(self.name)
         postgres.execute("create table t (id bigint primary key, v int not null, pad text)", self.name)
@@ -148,8 +149,10 @@ class Rounds:
         self.reader.close()
 
     def kill(self, kinds: Sequence[str] = KINDS) -> str:
-        """One kill at a random point of one kind; returns which."""
-        kind = self.random.choice(kinds)
+        """One kill at a random point; returns of which kind: each in turn at first, then any."""
+        due = [kind for kind in kinds if kind not in self.killed]
+        kind = due[0] if due else self.random.choice(kinds)
+        self.killed.add(kind)
         self.running.until(lambda: self.running.state(self._topic("t")) in ("streaming", "snapshot"))
         writer = Writer(self.dsn, self.random.randrange(1 << 30))
         try:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.feed.cluster import Cluster
+from headrace.feed.topics import ensure_topic
 from tests.capture.databases import Postgres
 from tests.servers import ROOT, Headrace, die_with_parent
 
@@ -75,9 +77,15 @@ def test_a_captured_table_is_run_looked_at_and_removed(
     finally:
         child.send_signal(signal.SIGTERM)
         assert child.wait(60) == 0
+    cluster = Cluster(log.bootstrap, {})
+    ensure_topic(cluster, "headrace.shopfront.0123abcd.message")  # an earlier version had such topics
+    ensure_topic(cluster, "headrace.shopfront.notes")
     assert "dropped replication slot" in headrace("capture", "remove", str(app), *where, *data)
     left = "select count(*) from pg_replication_slots where database = 'shopfront'"
     assert postgres.execute(left) == [(0,)]
+    ours = ("headrace.shopfront.", "headrace.connect.shopfront.")
+    topics = [name for name in cluster.admin.list_topics(timeout=10.0).topics if name.startswith(ours)]
+    assert topics == ["headrace.shopfront.notes"]
     assert json.loads(headrace("capture", "list", "-o", "json", *where)) == [
         one for one in json.loads(headrace("capture", "list", "-o", "json", *where)) if one["app"] != "shopfront"
     ]

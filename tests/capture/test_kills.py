@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.capture.databases import Postgres
-from tests.capture.kill_rounds import Rounds
+from tests.capture.kill_rounds import KINDS, Rounds
 from tests.servers import Headrace
 
 KILLS, SNAPSHOT_KILLS = 8, 2
@@ -22,6 +22,7 @@ def test_the_topic_is_the_table_after_every_kill(postgres: Postgres, log: Headra
     try:
         for number in range(KILLS):
             print(f"kill {number}: {rounds.kill()}")
+        assert rounds.killed == set(KINDS)
         assert len(rounds.reader.changes) > 100
         assert rounds.kill_in_the_initial_snapshot(SNAPSHOT_KILLS) >= 39_000
     finally:

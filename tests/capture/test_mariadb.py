@@ -15,6 +15,7 @@ from headrace.capture.declarations import Captured, Outbox
 from headrace.capture.declarations import MariaDB as Source
 from headrace.capture.declarations import MySQL as MySQLSource
 from headrace.capture.problems import Unreachable
+from headrace.feed.cluster import Cluster
 from tests.capture.databases import MariaDB, MySQL, mariadb_bin, mysql_bin
 from tests.capture.running import Running
 from tests.capture.topics import Reader
@@ -154,6 +155,19 @@ def test_rows_changes_and_a_killed_worker(captures: Captures, server: MariaDB, l
     reader.until(lambda: sum(change.op == "r" for change in reader.changes) == 4000)
     assert reader.table() == rows(server)
     reader.close()
+
+
+def test_statements_that_change_tables_are_kept_for_the_capture_and_published_to_nobody(
+    captures: Captures, server: MariaDB, log: Headrace
+) -> None:
+    server.execute("create table if not exists passing (id int primary key); drop table passing", "shop")
+    server.execute("insert into m (id) values (6000)", "shop")
+    reader = Reader(log.bootstrap, "m")
+    reader.until(lambda: reader.changes[-1:] and reader.changes[-1].key == {"id": 6000})
+    reader.close()
+    topics = Cluster(log.bootstrap, {}).admin.list_topics(timeout=10.0).topics
+    assert [name for name in topics if name.startswith("headrace.maria.")] == []
+    assert any(name.startswith("headrace.connect.maria.schemas.") for name in topics)
 
 
 def test_a_table_that_is_never_read_has_its_changes_only(captures: Captures, server: MariaDB, log: Headrace) -> None:

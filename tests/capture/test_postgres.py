@@ -19,7 +19,7 @@ from tests.capture.topics import Reader
 from tests.servers import Headrace
 
 PASSWORD = "s3cret-and-long"
-TABLES = ("plain", "toast", "typed", "hist", "keyless", "many")
+TABLES = ("plain", "toast", "typed", "hist", "keyless", "many", "parent", "child", "parted", "indexed")
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +38,15 @@ def database(postgres: Postgres) -> str:
         create table keyless (code text not null, v int);
         alter table keyless replica identity full;
         create table many (id bigint primary key, v text);
+        create table parent (id int primary key, up int references parent);
+        create table child (id int primary key, p int references parent deferrable initially deferred);
+        create table parted (id int primary key, v text) partition by range (id);
+        create table low partition of parted for values from (0) to (10);
+        create table high partition of parted for values from (10) to (20);
+        insert into parted values (1, 'low'), (11, 'high');
+        create table indexed (id int primary key, u int not null);
+        create unique index indexed_by on indexed (u, id);
+        alter table indexed replica identity using index indexed_by;
         create table events
             (id uuid primary key, aggregatetype text, aggregateid text, type text, payload jsonb, by text);
         insert into plain select g, 'n' || g from generate_series(1, 2000) g;
@@ -114,6 +123,62 @@ def test_truncate_deletes_every_key(running: Running, postgres: Postgres, log: H
     postgres.execute("truncate typed", "laws")
     reader.until(lambda: not reader.table())
     reader.close()
+
+
+def test_after_a_truncate_of_tables_that_reference_each_other_their_topics_are_the_tables(
+    running: Running, postgres: Postgres, log: Headrace
+) -> None:
+    postgres.execute("create role cleaner; grant truncate on parent, child to cleaner", "laws")
+    parents, children = Reader(log.bootstrap, "parent"), Reader(log.bootstrap, "child")
+    for truncate in ("truncate child, parent", "truncate parent cascade", "set role cleaner; truncate parent, child"):
+        postgres.execute(
+            "insert into parent values (1, null), (2, 1), (3, 3); insert into child values (1, 1), (2, 2)", "laws"
+        )
+        parents.until(lambda: len(parents.table()) == 3)
+        children.until(lambda: len(children.table()) == 2)
+        postgres.execute(truncate, "laws")
+        parents.until(lambda: not parents.table())
+        children.until(lambda: not children.table())
+    parents.close()
+    children.close()
+
+
+def test_rows_of_all_partitions_are_rows_of_the_table(running: Running, postgres: Postgres, log: Headrace) -> None:
+    reader = Reader(log.bootstrap, "parted")
+    reader.until(lambda: len(reader.table()) == 2)
+    postgres.execute(
+        "update parted set id = 12 where id = 1; insert into parted values (2, 'new');"
+        "create table more partition of parted for values from (20) to (30); insert into parted values (21, 'more');"
+        "delete from parted where id = 11",
+        "laws",
+    )
+    reader.until(lambda: {row["id"] for row in reader.table().values()} == {2, 12, 21})
+    postgres.execute("truncate parted", "laws")
+    reader.until(lambda: not reader.table())
+    reader.close()
+
+
+def test_an_index_over_the_key_and_more_as_replica_identity_tells_keys_as_they_are(
+    running: Running, postgres: Postgres, log: Headrace
+) -> None:
+    postgres.execute("insert into indexed values (1, 10), (2, 20), (3, 30)", "laws")
+    postgres.execute("update indexed set id = 4 where id = 2; update indexed set u = 31 where id = 3", "laws")
+    postgres.execute("delete from indexed where id = 1", "laws")
+    reader = Reader(log.bootstrap, "indexed")
+    reader.until(lambda: {(row["id"], row["u"]) for row in reader.table().values()} == {(4, 20), (3, 31)})
+    assert {change.key["id"] for change in reader.changes} == {1, 2, 3, 4}
+    reader.close()
+
+
+def test_messages_of_the_application_are_not_published(running: Running, postgres: Postgres, log: Headrace) -> None:
+    for is_transactional in ("true", "false"):
+        postgres.execute(f"select pg_logical_emit_message({is_transactional}, 'app', 'for others')", "laws")
+    postgres.execute("insert into plain values (7100, 'after it', null)", "laws")
+    reader = Reader(log.bootstrap, "plain")
+    reader.until(lambda: any(change.key == {"id": 7100} for change in reader.changes))
+    reader.close()
+    topics = Cluster(log.bootstrap, {}).admin.list_topics(timeout=10.0).topics
+    assert [name for name in topics if name.endswith(".message")] == []
 
 
 def test_a_large_value_that_did_not_change_is_whole_in_the_record(

@@ -111,6 +111,65 @@ def test_a_table_that_is_not_there_or_is_a_view(postgres: Postgres, guest: str, 
     assert seen.key == ("id",)
 
 
+def test_an_index_as_replica_identity_must_have_the_key(postgres: Postgres, guest: str, database: str) -> None:
+    admin = postgres.dsn(database)
+    postgres.execute(
+        "create table i (id int primary key, u int not null); create unique index by_u on i (u);"
+        "create unique index by_both on i (u, id); alter table i replica identity using index by_u",
+        database,
+    )
+    assert cures(admin, "i") == ['ALTER TABLE "public"."i" REPLICA IDENTITY DEFAULT;']
+    assert cures(admin, "i", key=("u",)) == ['ALTER TABLE "public"."i" REPLICA IDENTITY FULL;']
+    postgres.execute("alter table i replica identity using index by_both", database)
+    assert cures(admin, "i") == []
+    postgres.execute("drop index by_both", database)
+    assert cures(admin, "i") == ['ALTER TABLE "public"."i" REPLICA IDENTITY DEFAULT;']
+
+
+def test_a_table_whose_changes_are_not_in_the_log_is_refused(postgres: Postgres, guest: str, database: str) -> None:
+    admin = postgres.dsn(database)
+    postgres.execute("create unlogged table u (id int primary key)", database)
+    assert cures(admin, "u") == ['ALTER TABLE "public"."u" SET LOGGED;']
+    with postgres.connect(database) as session:
+        session.execute("create temporary table brief (id int primary key)")
+        row = session.execute(
+            "select nspname from pg_class c join pg_namespace n on n.oid = relnamespace where relname = 'brief'"
+        ).fetchone()
+        assert row is not None
+        assert cures(admin, f"{row[0]}.brief") == ["capture a lasting one"]
+    postgres.execute(
+        "create foreign data wrapper w; create server s foreign data wrapper w;"
+        "create foreign table f (id int) server s",
+        database,
+    )
+    assert cures(admin, "f") == ["capture it from that server"]
+
+
+def test_whatever_cannot_be_made_is_told_as_what_it_is(postgres: Postgres, guest: str, database: str) -> None:
+    one = connector(Captured("c", Source(postgres.dsn(database), table="c")))
+    postgres.execute(f"create publication {one.slot} for all tables", database)
+    (problem,) = postgres_setup.problems(one)
+    assert "cannot set up capture" in problem.sentence
+    assert "FOR ALL TABLES" in problem.sentence
+    assert problem.cure.startswith("alter publication")
+    with pytest.raises(HeadraceError, match="FOR ALL TABLES"):
+        postgres_setup.prepare(one)
+
+
+def test_of_a_partitioned_table_every_partition_is_looked_at(postgres: Postgres, guest: str, database: str) -> None:
+    admin = postgres.dsn(database)
+    postgres.execute(
+        "create table p (id int primary key) partition by range (id); create table p1 partition of p for values from"
+        " (0) to (9); create unlogged table p2 partition of p for values from (9) to (18)",
+        database,
+    )
+    assert cures(admin, "p") == ['ALTER TABLE "public"."p2" SET LOGGED;']
+    postgres.execute("alter table p2 set logged; alter table p1 replica identity nothing", database)
+    assert cures(admin, "p") == ['ALTER TABLE "public"."p1" REPLICA IDENTITY DEFAULT;']
+    postgres.execute("alter table p1 replica identity default", database)
+    assert cures(admin, "p") == []
+
+
 def test_an_outbox_must_have_its_columns(postgres: Postgres, guest: str, database: str) -> None:
     source = Source(postgres.dsn(database), table="c")
     told = [one.sentence for one in postgres_setup.problems(connector(Captured("e", source, outbox=Outbox(source))))]
@@ -128,22 +187,68 @@ def test_a_server_that_is_away_and_a_password_that_is_wrong(postgres: Postgres, 
     assert missing.value.hint == 'CREATE DATABASE "no_such";'
 
 
-def test_everything_made_is_taken_away_again(postgres: Postgres, guest: str, database: str) -> None:
-    from headrace.capture.postgres import drop
+def left_of_us(postgres: Postgres, database: str) -> list[str]:
+    """All that is ours in a database, by name."""
+    found = postgres.execute(
+        "select 'publication ' || pubname from pg_publication union all"
+        " select 'slot ' || slot_name from pg_replication_slots where database = current_database() union all"
+        " select 'trigger on ' || tgrelid::regclass from pg_trigger where tgname like 'headrace%' union all"
+        " select 'function' from pg_proc where proname like 'headrace%' union all"
+        " select 'table ' || relname from pg_class where relkind = 'r' and relname like 'headrace%' order by 1",
+        database,
+    )
+    return [str(name) for (name,) in found]
 
+
+def test_everything_made_is_taken_away_again(postgres: Postgres, guest: str, database: str) -> None:
     one = connector(Captured("c", Source(postgres.dsn(database), table="c")))
     assert postgres_setup.prepare(one) == "public"
     assert postgres_setup.prepare(one) == "public"
     postgres.execute(f"select pg_create_logical_replication_slot('{one.slot}', 'pgoutput')", database)
-    drop(one)
-    left = "select count(*) from {}"
-    for what in (
-        "pg_publication",
-        "pg_replication_slots where database = 'preflight'",
-        "pg_trigger where not tgisinternal",
-    ):
-        assert postgres.execute(left.format(what), database) == [(0,)]
-    assert postgres.execute("select count(*) from pg_tables where schemaname = 'public'", database) == [(2,)]
+    assert len(left_of_us(postgres, database)) == 6
+    told = postgres_setup.drop(one)
+    assert left_of_us(postgres, database) == []
+    assert "trigger on public.c" in told
+    assert any(what.startswith("function public.headrace_truncate_") for what in told)
+
+
+def test_the_trigger_of_a_table_that_is_taken_out_goes_unless_another_app_needs_it(
+    postgres: Postgres, guest: str, database: str
+) -> None:
+    postgres.execute("create table d (id int primary key)", database)
+    c, d = (Captured(name, Source(postgres.dsn(database), table=name)) for name in "cd")
+    (other,) = connectors_of("other", [d])
+    postgres_setup.prepare(connector(c, d))
+    postgres_setup.prepare(other)
+    postgres_setup.prepare(connector(c))
+    assert "trigger on d" in left_of_us(postgres, database)
+    postgres_setup.drop(other)
+    assert [one for one in left_of_us(postgres, database) if one.startswith(("trigger", "function"))] == [
+        "function",
+        "trigger on c",
+    ]
+    postgres_setup.prepare(connector(c, d))
+    postgres_setup.prepare(connector(c))
+    assert "trigger on d" not in left_of_us(postgres, database)
+    postgres_setup.prepare(connector(c, d))
+    postgres_setup.drop(connector(c))  # whose file does not have d any more
+    assert left_of_us(postgres, database) == []
+
+
+def test_a_table_that_a_transaction_holds_is_told_and_writers_do_not_queue_behind_us(
+    postgres: Postgres, guest: str, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_setup, "LOCK_PATIENCE", "100ms")
+    one = connector(Captured("c", Source(postgres.dsn(database), table="c")))
+    with postgres.connect(database) as writer, writer.transaction():
+        writer.execute("insert into c values (1, 'held')")
+        (problem,) = postgres_setup.problems(one)
+        assert problem.cure.startswith("try again when it has ended")
+        with pytest.raises(HeadraceError, match="a transaction that is under way holds what `create trigger"):
+            postgres_setup.prepare(one)
+        postgres.execute("set lock_timeout = '1s'; insert into c values (2, 'free')", database)
+    assert postgres_setup.problems(one) == []
+    postgres_setup.prepare(one)
 
 
 def test_addresses_that_cannot_be_are_mistakes_of_the_app() -> None:

@@ -183,6 +183,7 @@ def _postgres(connector: Connector, own_schema: str) -> dict[str, str]:
         "interval.handling.mode": "string",
         "hstore.handling.mode": "json",
         "include.unknown.datatypes": "true",
+        "message.prefix.exclude.list": "(?s).*",  # what an application tells others by pg_logical_emit_message
         "skipped.operations": "t",
         "post.processors": "reselector",
         "post.processors.reselector.type": "io.debezium.processors.reselect.ReselectColumnsPostProcessor",
@@ -207,7 +208,7 @@ def _binlog(connector: Connector, own_schema: str, bootstrap: str, access: Mappi
         # our own tables at least: a snapshot of something is what begins the history of schemas
         "snapshot.mode": "initial",
         "snapshot.include.collection.list": known,
-        "include.schema.changes": "true",
+        "include.schema.changes": "false",  # a topic of statements, for others; its own history has them too
         "bigint.unsigned.handling.mode": "precise",
         "inconsistent.schema.handling.mode": "fail",
         "snapshot.locking.mode": "minimal",

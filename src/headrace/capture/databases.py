@@ -48,7 +48,7 @@ def prepare(connector: Connector) -> str:
 
 def drop(connector: Connector, *, everything: bool = True) -> list[str]:
     """Take away what capture left in the database; returns what that was."""
-    found: list[str] = _module(connector).drop(connector, everything=everything)
+    found: list[str] = _module(connector, 1).drop(connector, everything=everything)
     return found
 
 

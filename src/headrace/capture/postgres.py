@@ -3,7 +3,7 @@
 In the database there are, per app: a replication slot and a publication of one name, a signal table (which tells the
 connector to read a table again), a heartbeat table (whose one row moves the position on while all else is quiet), and
 on every captured table a trigger that turns TRUNCATE into deletes, the only form in which a compacted topic tells it.
-``postgres_setup`` makes them.
+``postgres_setup`` makes them, and takes them away.
 """
 
 from __future__ import annotations
@@ -26,10 +26,8 @@ from headrace.capture.problems import Unreachable
 from headrace.errors import NotFound
 
 __all__ = [
-    "TRIGGER",
     "Connection",
     "Slot",
-    "drop",
     "error_line",
     "has_reached",
     "health",
@@ -45,7 +43,6 @@ __all__ = [
 ]
 
 CONNECT_PATIENCE_S = 10
-TRIGGER = "headrace_truncate"
 _OPTIONS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "application_name", "options")
 Connection = psycopg.Connection[Any]
 
@@ -99,39 +96,6 @@ def look(source: Postgres) -> TableLook:
     if found is None:
         raise NotFound(f"there is no table {source.table_name!r} in {source.server}.", hint=_similar(source))
     return found
-
-
-def drop(connector: Connector, *, everything: bool = True) -> list[str]:
-    """Take away the slot, and (everything) publication, triggers and our tables. Returns what was dropped."""
-    done = []
-    with open_database(_source(connector)) as connection:
-        schema = own_schema(connection, connector)
-        dropped = connection.execute(
-            "select pg_terminate_backend(active_pid) from pg_replication_slots where slot_name = %s and active",
-            [connector.slot],
-        )
-        dropped.fetchall()
-        if connection.execute("select 1 from pg_replication_slots where slot_name = %s", [connector.slot]).fetchone():
-            _drop_slot(connection, connector.slot)
-            done.append(f"replication slot {connector.slot}")
-        if not everything:
-            return done
-        statements = {f"publication {connector.slot}": f"drop publication if exists {quoted(connector.slot)}"}
-        others = connection.execute(
-            "select 1 from pg_publication where pubname like %s and pubname <> %s", ["headrace\\_%", connector.slot]
-        ).fetchone()
-        for table in connector.tables if others is None else ():  # another app may need the triggers
-            full = quoted_table(_postgres(table))
-            statements[f"trigger on {table.source.table_name}"] = f"drop trigger if exists {TRIGGER} on {full}"
-        for name in (connector.signal_table, connector.heartbeat_table):
-            statements[f"table {schema}.{name}"] = f"drop table if exists {quoted(schema)}.{quoted(name)}"
-        for what, statement in statements.items():
-            try:
-                connection.execute(statement.encode())
-                done.append(what)
-            except psycopg.Error as error:
-                done.append(f"not {what}: {error_line(error)}")
-    return done
 
 
 def signal(connector: Connector, schema: str, kind: str, data: dict[str, Any]) -> str:
@@ -238,22 +202,6 @@ def own_schema(connection: Connection, connector: Connector) -> str:
         [connector.signal_table],
     ).fetchone()
     return str(row[0]) if row else _source(connector).schema
-
-
-def _drop_slot(connection: Connection, name: str, attempts: int = 50) -> None:
-    for attempt in range(attempts):
-        try:
-            connection.execute("select pg_drop_replication_slot(%s)", [name])
-            return
-        except psycopg.errors.ObjectInUse:
-            if attempt == attempts - 1:
-                raise
-            connection.execute(
-                "select pg_terminate_backend(active_pid), pg_sleep(0.1) from pg_replication_slots where slot_name = %s",
-                [name],
-            )
-        except psycopg.errors.UndefinedObject:
-            return
 
 
 def _unreachable(source: Postgres, error: psycopg.OperationalError) -> Unreachable:

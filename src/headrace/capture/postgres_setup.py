@@ -1,38 +1,41 @@
-"""Setting PostgreSQL up for capture: what stands in the way, each with its cure, and what is made there.
+"""Setting PostgreSQL up for capture: what stands in the way, each with its cure, and what is made there and taken away.
 
-Everything that we may make is made; what we may not is told, as the statement that somebody else has to run.
+Everything that we may make is made; what we may not is told, as the statement that somebody else has to run. A trigger
+is made under a lock that waits for the transactions that write to its table, and holds up the writers that come after:
+we wait for it only so long.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import psycopg
 
 from headrace.capture.connectors import Connector
 from headrace.capture.declarations import Captured, Postgres
 from headrace.capture.postgres import (
-    TRIGGER,
     Connection,
     error_line,
-    look_at,
     open_database,
     own_schema,
     quoted,
-    quoted_table,
 )
+from headrace.capture.postgres_tables import table_problems
+from headrace.capture.postgres_truncate import left_behind, right_problems, trigger_statements, unused_functions
 from headrace.capture.problems import Problem, refused
 
-__all__ = ["prepare", "problems", "truncate_cure"]
+__all__ = ["drop", "prepare", "problems"]
+
+LOCK_PATIENCE = "5s"
 
 
 def problems(connector: Connector) -> list[Problem]:
     """Everything that stands in the way, each with the statement that cures it. Raises if nobody can be asked."""
-    source = _source(connector)
-    with open_database(source) as connection:
+    with _at_work(connector) as connection:
         found = list(_server_problems(connection, connector))
         for table in connector.tables:
-            found += _table_problems(connection, connector, table)
+            found += table_problems(connection, table, _user(connector))
         if not found:
             found += _setup_problems(connection, connector)
     return found
@@ -40,25 +43,74 @@ def problems(connector: Connector) -> list[Problem]:
 
 def prepare(connector: Connector) -> str:
     """Make what capture needs in the database and is not there. Returns the schema of the signal table."""
-    with open_database(_source(connector)) as connection:
+    with _at_work(connector) as connection:
         for statement in _setup(connection, connector):
             try:
                 connection.execute(statement.encode())
-            except psycopg.errors.InsufficientPrivilege as error:
-                problem = Problem(f"{_user(connector)} may not: {error_line(error)}.", f"{statement};")
-                raise refused(connector.server, [problem]) from None
+            except psycopg.Error as error:
+                raise refused(connector.server, [_failed(connector, statement, error)]) from None
+        _tidy(connection, connector)
         return own_schema(connection, connector)
 
 
-def truncate_cure(source: Postgres) -> list[str]:
-    """The statements that make TRUNCATE of a table visible as deletes."""
-    function = f"{quoted(source.schema)}.{quoted(TRIGGER)}"
-    return [
-        f"create or replace function {function}() returns trigger language plpgsql as $$ begin "
-        "execute format('delete from %I.%I', TG_TABLE_SCHEMA, TG_TABLE_NAME); return null; end $$",
-        f"create trigger {TRIGGER} before truncate on {quoted_table(source)} "
-        f"for each statement execute function {function}()",
-    ]
+def drop(connector: Connector, *, everything: bool = True) -> list[str]:
+    """Take away the slot, and (everything) publication, triggers and our tables. Returns what was dropped."""
+    done = []
+    with _at_work(connector) as connection:
+        schema = own_schema(connection, connector)
+        if connection.execute("select 1 from pg_replication_slots where slot_name = %s", [connector.slot]).fetchone():
+            _drop_slot(connection, connector.slot)
+            done.append(f"replication slot {connector.slot}")
+        if not everything:
+            return done
+        statements = {f"publication {connector.slot}": f"drop publication if exists {quoted(connector.slot)}"}
+        statements |= left_behind(connection, connector.slot)
+        for name in (connector.signal_table, connector.heartbeat_table):
+            statements[f"table {schema}.{name}"] = f"drop table if exists {quoted(schema)}.{quoted(name)}"
+        done += _dropped(connection, statements)
+        return done + _dropped(connection, unused_functions(connection))
+
+
+@contextmanager
+def _at_work(connector: Connector) -> Iterator[Connection]:
+    with open_database(_source(connector)) as connection:
+        connection.execute(f"set lock_timeout = '{LOCK_PATIENCE}'".encode())
+        yield connection
+
+
+def _tidy(connection: Connection, connector: Connector) -> None:
+    """Drop the triggers of tables that were taken out of the app, as far as we may. ``drop`` tells what stays."""
+    wanted = [_postgres(table) for table in connector.tables if table.outbox is None]
+    _dropped(connection, left_behind(connection, connector.slot, wanted))
+    _dropped(connection, unused_functions(connection))
+
+
+def _dropped(connection: Connection, statements: Mapping[str, str]) -> list[str]:
+    done = []
+    for what, statement in statements.items():
+        try:
+            connection.execute(statement.encode())
+            done.append(what)
+        except psycopg.Error as error:
+            done.append(f"not {what}: {error_line(error)}")
+    return done
+
+
+def _drop_slot(connection: Connection, name: str, attempts: int = 50) -> None:
+    for attempt in range(attempts):
+        connection.execute(
+            "select pg_terminate_backend(active_pid), pg_sleep(0.1) from pg_replication_slots"
+            " where slot_name = %s and active",
+            [name],
+        )
+        try:
+            connection.execute("select pg_drop_replication_slot(%s)", [name])
+            return
+        except psycopg.errors.ObjectInUse:
+            if attempt == attempts - 1:
+                raise
+        except psycopg.errors.UndefinedObject:
+            return
 
 
 def _server_problems(connection: Connection, connector: Connector) -> Iterator[Problem]:
@@ -94,66 +146,13 @@ def _server_problems(connection: Connection, connector: Connector) -> Iterator[P
         )
 
 
-def _table_problems(connection: Connection, connector: Connector, table: Captured) -> Iterator[Problem]:
-    source = _postgres(table)
-    found = look_at(connection, source)
-    if found is None:
-        yield Problem(
-            f"there is no table {source.table_name}, or {_user(connector)} may not see its schema.",
-            f"GRANT USAGE ON SCHEMA {quoted(source.schema)} TO {quoted(source.user)};  -- if it exists",
-        )
-        return
-    kind, identity = _kind_and_identity(connection, source)
-    if kind not in ("r", "p"):
-        yield Problem(
-            f"{source.table_name} is not a table but a {'view' if kind in 'vm' else 'foreign table'}.",
-            "capture the tables that it is made from",
-        )
-        return
-    may = connection.execute("select has_table_privilege(%s, 'select')", [quoted_table(source)]).fetchone()
-    if may is not None and not may[0]:
-        yield Problem(
-            f"{_user(connector)} may not read {source.table_name}.",
-            f"GRANT SELECT ON {quoted_table(source)} TO {quoted(source.user)};",
-        )
-    names = {column.name for column in found.columns}
-    wanted = table.outbox.columns if table.outbox is not None else table.key
-    for column in wanted:
-        if column not in names:
-            yield Problem(
-                f"{source.table_name} has no column {column!r}.", f"it has: {', '.join(c.name for c in found.columns)}"
-            )
-    other = bool(table.key) and set(table.key) != set(found.key) and table.outbox is None
-    if not found.key and not table.key:
-        yield Problem(
-            f"{source.table_name} has no primary key: published, the application's own UPDATE and DELETE would fail.",
-            f"ALTER TABLE {quoted_table(source)} ADD PRIMARY KEY (...);",
-        )
-    elif (not found.key or other) and identity != "f":
-        yield Problem(
-            f"{source.table_name} is to be keyed by {', '.join(table.key)}, which is not its primary key, "
-            "so changes must carry whole rows.",
-            f"ALTER TABLE {quoted_table(source)} REPLICA IDENTITY FULL;",
-        )
-    elif identity == "n":
-        yield Problem(
-            f"{source.table_name} has REPLICA IDENTITY NOTHING: published, its UPDATE and DELETE would fail.",
-            f"ALTER TABLE {quoted_table(source)} REPLICA IDENTITY DEFAULT;",
-        )
-
-
 def _setup_problems(connection: Connection, connector: Connector) -> Iterator[Problem]:
     """What is still to be made and we may not make, and what we may not do with what somebody else has made."""
-    missing, denied = _setup(connection, connector), None
-    try:
-        with connection.transaction(force_rollback=True):
-            for statement in missing:
-                connection.execute(statement.encode())
-    except psycopg.errors.InsufficientPrivilege as error:
-        denied = error_line(error)
-    if denied is not None:
-        for statement in missing:
-            yield Problem(f"{_user(connector)} may not set up capture ({denied}).", f"{statement};")
+    missing = _setup(connection, connector)
+    yield from _trial_problems(connection, connector, missing)
+    for captured in connector.tables:
+        if captured.outbox is None:
+            yield from right_problems(connection, _postgres(captured))
     schema = own_schema(connection, connector)
     needed = {connector.signal_table: ("SELECT", "INSERT", "DELETE"), connector.heartbeat_table: ("SELECT", "UPDATE")}
     for table, rights in needed.items():
@@ -164,6 +163,37 @@ def _setup_problems(connection: Connection, connector: Connector) -> Iterator[Pr
                 cure = f"GRANT {', '.join(rights)} ON {name} TO {quoted(connector.source.user)};"
                 yield Problem(f"{_user(connector)} may not {right.lower()} in {schema}.{table}.", cure)
                 break
+
+
+def _trial_problems(connection: Connection, connector: Connector, missing: Sequence[str]) -> Iterator[Problem]:
+    """What fails of all that is to be made: it is tried, and undone."""
+    statement = ""
+    try:
+        with connection.transaction(force_rollback=True):
+            for statement in missing:
+                connection.execute(statement.encode())
+    except psycopg.Error as error:
+        for one in missing if isinstance(error, psycopg.errors.InsufficientPrivilege) else [statement]:
+            yield _failed(connector, one, error)
+
+
+def _failed(connector: Connector, statement: str, error: psycopg.Error) -> Problem:
+    """Raises if the database went away."""
+    if isinstance(error, psycopg.errors.LockNotAvailable):
+        return _locked(statement)
+    if (error.sqlstate or "08")[:2] in ("08", "57"):  # the connection, or the server, is gone
+        raise error
+    how = "may not" if isinstance(error, psycopg.errors.InsufficientPrivilege) else "cannot"
+    return Problem(f"{_user(connector)} {how} set up capture ({error_line(error)}).", f"{statement};")
+
+
+def _locked(statement: str) -> Problem:
+    return Problem(
+        f"a transaction that is under way holds what `{statement.partition(' for each ')[0]}` needs; it was not waited "
+        f"for longer than {LOCK_PATIENCE}, as all writers would have had to wait too.",
+        "try again when it has ended; SELECT pid, xact_start, query FROM pg_stat_activity ORDER BY xact_start;  -- "
+        "shows the oldest",
+    )
 
 
 def _setup(connection: Connection, connector: Connector) -> list[str]:
@@ -177,15 +207,16 @@ def _setup(connection: Connection, connector: Connector) -> list[str]:
     if not _exists(connection, schema, connector.heartbeat_table):
         todo.append(f"create table {beats} (id int primary key, beat timestamptz not null)")
         todo.append(f"insert into {beats} values (1, now()) on conflict do nothing")
-    for table in connector.tables:
-        if table.outbox is None and not _has_trigger(connection, _postgres(table)):
-            todo += truncate_cure(_postgres(table))
     wanted = {
         (schema, connector.signal_table),
         (schema, connector.heartbeat_table),
         *((_postgres(table).schema, _postgres(table).table_name.partition(".")[2]) for table in connector.tables),
     }
-    return [*todo, *_publication(connection, connector.slot, wanted)]
+    todo += _publication(connection, connector.slot, wanted)  # first: triggers of tables in none are left behind
+    for table in connector.tables:
+        if table.outbox is None:
+            todo += trigger_statements(connection, _postgres(table))
+    return todo
 
 
 def _publication(connection: Connection, name: str, wanted: Iterable[tuple[str, str]]) -> list[str]:
@@ -201,23 +232,9 @@ def _publication(connection: Connection, name: str, wanted: Iterable[tuple[str, 
     return [f"alter publication {quoted(name)} set table {_tables(chosen)}"]
 
 
-def _kind_and_identity(connection: Connection, source: Postgres) -> tuple[str, str]:
-    row = connection.execute(
-        "select relkind::text, relreplident::text from pg_class where oid = to_regclass(%s)", [quoted_table(source)]
-    ).fetchone()
-    return (str(row[0]), str(row[1])) if row else ("", "")
-
-
 def _exists(connection: Connection, schema: str, table: str) -> bool:
     row = connection.execute("select to_regclass(%s)", [f"{quoted(schema)}.{quoted(table)}"]).fetchone()
     return row is not None and row[0] is not None
-
-
-def _has_trigger(connection: Connection, source: Postgres) -> bool:
-    row = connection.execute(
-        "select 1 from pg_trigger where tgrelid = to_regclass(%s) and tgname = %s", [quoted_table(source), TRIGGER]
-    ).fetchone()
-    return row is not None
 
 
 def _is_member(connection: Connection, role: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from headrace.capture import databases
@@ -47,7 +48,9 @@ def remove(app: str, tables: Sequence[Captured], settings: CaptureSettings, *, t
 
 
 def _is_ours(topic: str, app: str) -> bool:
-    return topic.startswith(f"headrace.connect.{app}.")
+    """The worker's topics, heartbeats, schemas; and those that connectors name after themselves, unasked."""
+    connector = rf"headrace\.{re.escape(app)}\.[0-9a-f]{{8}}(\..*)?"
+    return topic.startswith(f"headrace.connect.{app}.") or re.fullmatch(connector, topic) is not None
 
 
 def _forget(cluster: Cluster, app: str) -> None:

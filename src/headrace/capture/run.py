@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from headrace.capture import databases
+from headrace.capture.commands import refusal
 from headrace.capture.connectors import connectors_of
 from headrace.capture.declarations import Captured, SQLite
 from headrace.capture.jars import ensure_installed
@@ -20,12 +21,13 @@ from headrace.capture.status import TableStatus
 from headrace.capture.supervisor import Supervisor
 from headrace.capture.worker import java_client_settings
 from headrace.errors import FolderInUse, HeadraceError
-from headrace.feed.catalog import Catalog, Commands, iso_now
+from headrace.feed.catalog import Catalog, Commands, iso_now, read_catalog
 from headrace.feed.cluster import Cluster
 
 __all__ = ["COMMANDS", "CaptureRun", "locked", "preflight"]
 
 COMMANDS = "capture-command"
+PAUSED = "capture-paused"
 LISTEN_S = 0.5
 PUBLISH_EVERY_S = 2.0
 
@@ -74,8 +76,11 @@ class CaptureRun:
         self._lock = _locked(self.settings, self.app)
         try:
             preflight(self.app, self.tables, self.settings)
+            paused = read_catalog(self.cluster, PAUSED) if self._sqlite else {}
             for one in self._sqlite:
                 ensure_table_topic(self.cluster, one.captured, self._told)
+                if f"{self.app}/{one.captured.name}" in paused:
+                    one.pause()
             if self.supervisor is not None:
                 self.supervisor.start()
             for one in self._sqlite:
@@ -116,11 +121,25 @@ class CaptureRun:
 
     def ask(self, name: str, action: str) -> None:
         """Do something with a table: ``pause``, ``resume``, ``snapshot``, ``snapshot-stop|hold|go``."""
+        for status in self.statuses:
+            refused = refusal(status.entry(), action) if status.name == name else None
+            if refused is not None:
+                self._told(f"table {name}: {action} is refused: {refused.sentence}")
+                return
         for one in self._sqlite:
-            if one.captured.name == name and action in ("pause", "resume", "snapshot"):
-                {"pause": one.pause, "resume": one.resume, "snapshot": one.snapshot}[action]()
+            if one.captured.name == name:
+                self._do(one, action)
         if self.supervisor is not None:
             self.supervisor.ask(name, action)
+
+    def _do(self, one: SQLiteCapture, action: str) -> None:
+        if action in ("pause", "resume"):  # which holds at the next start too
+            note = {"at": iso_now()} if action == "pause" else None
+            self._catalog.put(f"{PAUSED}/{self.app}/{one.captured.name}", note)
+            self._catalog.flush()
+        asked = {"pause": one.pause, "resume": one.resume, "snapshot": one.snapshot}
+        if action in asked:
+            asked[action]()
 
     def _listen(self) -> None:
         """Obey commands from the catalog, and tell how SQLite's captures are doing."""
@@ -160,6 +179,7 @@ class CaptureRun:
             last_error=now.error,
             pid=os.getpid(),
             at=iso_now(),
+            is_outbox=one.captured.outbox is not None,
         )
 
     def _unlock(self) -> None:

@@ -35,6 +35,8 @@ class TableStatus:
     pid: int = 0
     worker_pid: int = 0
     at: str = ""
+    is_outbox: bool = False
+    """Whether its rows are events, which are not to be read again."""
 
     def entry(self) -> dict[str, Any]:
         """As it is in the catalog."""

@@ -45,7 +45,14 @@ class Watched:
         self.truncations: Truncations | None = None
         self.error: str | None = None
         self.tables = {
-            table.name: TableStatus(connector.app, table.name, connector.server, table.source.table_name, pid=pid)
+            table.name: TableStatus(
+                connector.app,
+                table.name,
+                connector.server,
+                table.source.table_name,
+                pid=pid,
+                is_outbox=table.outbox is not None,
+            )
             for table in connector.tables
         }
 

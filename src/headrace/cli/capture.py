@@ -114,6 +114,8 @@ def snapshot(
 ) -> None:
     """Read all rows of a table again while writes go on; any number of times. Changes keep coming in between.
 
+    Not of an outbox, whose rows would be sent as events once more. One of SQLite cannot be held or stopped.
+
     [bold]Examples[/bold]
 
     \b
@@ -123,7 +125,12 @@ def snapshot(
     if stop + hold + go > 1:
         raise CommandFailed("--stop, --hold and --go exclude each other.")
     action = "snapshot-stop" if stop else "snapshot-hold" if hold else "snapshot-go" if go else "snapshot"
+    from headrace.capture.commands import refusal
+
     one = _known(name, log, client)
+    refused = refusal(one, action)
+    if refused is not None:
+        raise CommandFailed(refused.sentence, hint=refused.cure)
     _send(one, action, log, client)
     print_line(f"{name}: {action} was asked for; `headrace capture status {name}` shows how it goes")
 
