@@ -21,6 +21,7 @@ from headrace.capture.columns import TableColumn, TableLook
 from headrace.capture.connectors import Connector
 from headrace.capture.declarations import MariaDB
 from headrace.capture.health import Health
+from headrace.capture.positions import age_s
 from headrace.capture.problems import Unreachable
 from headrace.errors import NotFound
 
@@ -43,6 +44,7 @@ __all__ = [
 CONNECT_PATIENCE_S = 10
 _GONE = (2006, 2013, 1927)
 _NO_DATABASE = (1044, 1049)
+_NO_TABLE = (1142, 1146)
 
 
 @contextmanager
@@ -121,10 +123,12 @@ def has_reached(offset: Mapping[str, Any], end: tuple[str, int]) -> bool:
 def health(connector: Connector, offset: Mapping[str, Any] | None) -> Health:
     """How the server's side is doing; whether the stored position may be gone on from."""
     with open_database(source_of(connector)) as connection:
+        beat = _beat(connection, connector)
         end = end_of_log(connection)
+        keep_s = _keep_s(connection)
         sizes = {str(row[0]): int(row[1]) for row in fetched(connection, "show binary logs")}
     if offset is None or not offset.get("file"):
-        return Health()
+        return Health(keep_s=keep_s, beat=beat, end=end)
     at, total = Place.of(offset["file"], offset.get("pos")), 0
     for name, size in sizes.items():
         number = Place.of(name, 0).number
@@ -138,7 +142,29 @@ def health(connector: Connector, offset: Mapping[str, Any] | None) -> Health:
         )
     elif str(offset["file"]) not in sizes:
         refusal = f"the server has purged {offset['file']}, which is still needed (binlog_expire_logs_seconds)"
-    return Health(max(0, total), max(0, total), refusal=refusal)
+    behind_s = age_s(offset)
+    total = max(0, total)
+    return Health(total, total, keep_s=keep_s, behind_s=behind_s, refusal=refusal, beat=beat, end=end)
+
+
+def _beat(connection: Any, connector: Connector) -> int | None:
+    """The heartbeat, in microseconds; None before it is set up."""
+    table = f"{quoted(own_schema(source_of(connector)))}.{quoted(connector.heartbeat_table)}"
+    try:
+        found = fetched(connection, f"select unix_timestamp(beat) * 1000000 from {table}")
+    except pymysql.MySQLError as error:
+        if error.args[0] not in _NO_TABLE:
+            raise
+        return None
+    return int(found[0][0]) if found else None
+
+
+def _keep_s(connection: Any) -> int:
+    """How long the server keeps its log; 0: for ever. Old servers count in days."""
+    names = "'binlog_expire_logs_seconds', 'expire_logs_days'"
+    found = dict(fetched(connection, f"show variables where variable_name in ({names})"))
+    days = float(found.get("expire_logs_days") or 0)
+    return int(found.get("binlog_expire_logs_seconds") or 0) or round(days * 86_400)
 
 
 def look_at(connection: Any, source: MariaDB) -> TableLook | None:
