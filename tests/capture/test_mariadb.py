@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -243,6 +244,24 @@ def test_rows_changes_and_a_killed_worker(captures: Captures, server: MariaDB, l
     running.until(lambda: running.run.statuses[0].snapshot == "incremental complete")
     reader.until(lambda: sum(change.op == "r" for change in reader.changes) == 4000)
     assert reader.table() == rows(server)
+    reader.close()
+
+
+def test_a_server_that_is_killed_or_restarted_while_changes_flow(
+    captures: Captures, server: MariaDB, log: Headrace
+) -> None:
+    running, reader = captures.running, Reader(log.bootstrap, "m")
+    reader.until(lambda: reader.table() == rows(server))
+    before = len(reader.changes)
+    for number, stop in enumerate((server.stop, lambda: server.stop(signal.SIGKILL))):
+        server.execute(f"update m set name = 'before {number}'; set global max_binlog_size = 4096", "shop")
+        stop()
+        running.until(lambda: running.state("m") == "waiting")
+        server.start()
+        server.execute(f"update m set name = 'after {number}' where id < 100", "shop")
+        reader.until(lambda: reader.table() == rows(server))
+    updated = sum(key < 100 for (key,) in server.execute("select id from m", "shop"))
+    assert [change.op for change in reader.changes[before:]] == ["u"] * 2 * (2000 + updated)
     reader.close()
 
 
