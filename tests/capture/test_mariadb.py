@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace.capture import mariadb, mariadb_setup
+from headrace.capture.beats import Beats
 from headrace.capture.connectors import Connector, connectors_of
 from headrace.capture.declarations import Captured, Outbox
 from headrace.capture.declarations import MariaDB as Source
 from headrace.capture.declarations import MySQL as MySQLSource
 from headrace.capture.problems import Unreachable
 from headrace.errors import HeadraceError
+from headrace.feed.catalog import Catalog, read_catalog
 from tests.capture.databases import MariaDB, MySQL, mariadb_bin, mysql_bin
 from tests.capture.running import Running
 from tests.capture.topics import Reader
@@ -263,6 +266,25 @@ def test_a_server_that_is_killed_or_restarted_while_changes_flow(
     updated = sum(key < 100 for (key,) in server.execute("select id from m", "shop"))
     assert [change.op for change in reader.changes[before:]] == ["u"] * 2 * (2000 + updated)
     reader.close()
+
+
+def test_an_older_copy_of_a_server_is_known_by_its_heartbeat(captures: Captures, server: MariaDB) -> None:
+    supervisor = captures.running.run.supervisor
+    assert supervisor is not None
+    (connector,) = (one for one in connectors_of("maria", captures.tables) if one.kind == "mariadb")
+    key = f"maria/{connector.name}"
+
+    def noted() -> int:
+        return int(read_catalog(supervisor.cluster, "capture-beat").get(key, {}).get("beat", 0))
+
+    captures.running.until(lambda: noted() > 0)
+    first = noted()
+    captures.running.until(lambda: noted() > first)
+    beats = Beats(supervisor.cluster, Catalog(supervisor.cluster), connector)
+    beats.read()
+    seen = mariadb.health(connector, None)
+    assert beats.refusal(seen) is None
+    assert "older copy" in (beats.refusal(replace(seen, beat=first)) or "")
 
 
 def test_a_table_that_is_never_read_has_its_changes_only(captures: Captures, server: MariaDB, log: Headrace) -> None:
