@@ -106,7 +106,7 @@ faults: setup kafka capture .tools/optional.stamp ## Kill and pause the node whi
 	@$(BIN)/python -m tests.cluster.kill_rounds --rounds $$(( ($(ROUNDS) + 9) / 10 )) $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.pipelines.kill_rounds --spark 'local-cluster[2,1,1024]' --kills $$(( ($(ROUNDS) + 3) / 4 )) $(if $(SEED),--seed $(SEED))
 	@HEADRACE_EXAMPLES=$$(( ($(ROUNDS) + 9) / 10 )) $(BIN)/pytest -q -n auto --timeout 0 -m "not system" tests/state tests/patterns
-	@$(BIN)/python -m tests.capture.kill_rounds --kills $(ROUNDS) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.capture.kill_rounds --kills $(ROUNDS) --away 150 $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.capture.sqlite_kill_rounds --kills $(ROUNDS) $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.capture.large_transaction --rows $(ROWS)
 

@@ -181,7 +181,7 @@ class MariaDB:
         self._holder = tempfile.TemporaryDirectory(prefix="headrace-mariadb-")
         self.folder = Path(self._holder.name)
         self.port = free_port()
-        self._settings = {
+        self._settings: dict[str, str | None] = {
             "log-bin": "binlog", "server-id": "1", "binlog-format": "ROW", "binlog-row-image": "FULL",
             **(settings or {}),
         }  # fmt: skip
@@ -217,7 +217,7 @@ class MariaDB:
             str(self._bin), "--no-defaults", f"--datadir={self.data}", f"--port={self.port}",
             "--bind-address=127.0.0.1",
             f"--socket={self.folder}/s", "--innodb-flush-log-at-trx-commit=2", "--innodb-buffer-pool-size=64M",
-            *(f"--{name}={value}" for name, value in self._settings.items()),
+            *(f"--{name}={value}" for name, value in self._settings.items() if value is not None),
         ]  # fmt: skip
         with (self.folder / "mariadb.log").open("ab") as log:
             self._child = subprocess.Popen(
@@ -232,6 +232,12 @@ class MariaDB:
                 if self._child.poll() is not None or time.monotonic() > deadline:
                     raise ServerFailed((self.folder / "mariadb.log").read_text(errors="replace")[-2000:]) from None
                 time.sleep(0.1)
+
+    def restart(self, settings: Mapping[str, str | None] | None = None) -> None:
+        """On the same folder and port; None takes a setting away."""
+        self.stop()
+        self._settings.update(settings or {})
+        self.start()
 
     def execute(self, sql: str, database: str | None = None) -> list[tuple[Any, ...]]:
         connection = pymysql.connect(

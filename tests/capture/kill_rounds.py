@@ -168,6 +168,20 @@ class Rounds:
         self.check()
         return kind
 
+    def take_the_log_away(self, seconds: float) -> None:
+        """The log is killed and comes back after a while, in which the database changes."""
+        self.running.until(lambda: self.running.state(self._topic("t")) == "streaming")
+        writer = Writer(self.dsn, self.random.randrange(1 << 30))
+        try:
+            time.sleep(1.0)
+            self.log.kill9()
+            time.sleep(min(seconds, 5.0))
+        finally:
+            writer.stop()
+        time.sleep(max(0.0, seconds - 5.0))
+        self.log.restart()
+        self.check()
+
     def check(self) -> None:
         """The topic's table is the database's, and every key's changes are in order, each once."""
         rows = {
@@ -231,6 +245,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--away", type=float, default=0.0, metavar="S", help="at the end the log is away for so long")
     parser.add_argument("--keep", action="store_true", help="keep the folder of logs even if nothing fails")
     chosen = parser.parse_args()
     seed = chosen.seed if chosen.seed is not None else random.randrange(1 << 30)
@@ -247,6 +262,9 @@ def main() -> None:
             else:
                 done = f"{rounds.kill()}, {len(rounds.reader.changes)} changes so far"
             print(f"kill {number}: {done} ({time.monotonic() - began:.0f} s)", flush=True)
+        if chosen.away:
+            rounds.take_the_log_away(chosen.away)
+            print(f"the log was away for {chosen.away:.0f} s", flush=True)
     finally:
         rounds.close()
         log.stop()

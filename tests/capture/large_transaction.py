@@ -48,9 +48,9 @@ def read_rows(bootstrap: str, topic: str, count: int, patience_s: float) -> dict
     return found
 
 
-def wanted(postgres: Postgres) -> dict[bytes, int]:
+def wanted(postgres: Postgres, database: str = "postgres") -> dict[bytes, int]:
     """What the topic should say."""
-    rows = postgres.execute("select id, v from large")
+    rows = postgres.execute("select id, v from large", database)
     return {b'{"id":%d}' % key: zlib.crc32(b'"after":{"id":%d,"v":"%b"}' % (key, v.encode())) for key, v in rows}
 
 

@@ -16,6 +16,7 @@ from headrace.capture.declarations import Captured
 from headrace.capture.declarations import Postgres as Source
 from headrace.capture.removal import remove
 from headrace.errors import FolderInUse, HeadraceError
+from headrace.feed.catalog import read_catalog
 from tests.capture.databases import Postgres
 from tests.capture.running import Running
 from tests.capture.topics import Reader
@@ -108,6 +109,22 @@ def test_a_slot_that_is_dropped_is_told_and_beginning_anew_ends_with_the_table(
         reader.close()
 
 
+def beat(own: Postgres) -> int:
+    """The heartbeat in the database, in microseconds."""
+    found: int = own.execute("select (extract(epoch from beat) * 1000000)::bigint from headrace_older_heartbeat")[0][0]
+    return found
+
+
+def noted(running: Running, app: str) -> int:
+    """The newest heartbeat that is known to be captured."""
+    found = read_catalog(running.run.cluster, "capture-beat")
+    return max((int(one["beat"]) for name, one in found.items() if name.startswith(f"{app}/")), default=0)
+
+
+def log_end(own: Postgres) -> int:
+    return int(own.execute("select pg_current_wal_lsn() - '0/0'")[0][0])
+
+
 @pytest.mark.timeout(900)
 def test_an_older_copy_of_the_database_is_refused(own: Postgres, log: Headrace, tmp_path: Path) -> None:
     running = start(own, log.bootstrap, tmp_path, "older")
@@ -119,9 +136,12 @@ def test_an_older_copy_of_the_database_is_refused(own: Postgres, log: Headrace, 
         shutil.copytree(own.data, own.folder / "backup")
         subprocess.run(["chown", "-R", "nobody", str(own.folder / "backup")], check=True)
         own.start()
+        copied = beat(own)
         running = start(own, log.bootstrap, tmp_path, "older")
         own.execute("insert into t values (3000, 'only in the newer one')")
         reader.until(lambda: reader.table() == rows(own, "t"))
+        running.until(lambda: noted(running, "older") > copied)
+        end = log_end(own)
     finally:
         running.stop()
         reader.close()
@@ -132,6 +152,20 @@ def test_an_older_copy_of_the_database_is_refused(own: Postgres, log: Headrace, 
     with pytest.raises(HeadraceError, match="older copy") as refused:
         start(own, log.bootstrap, tmp_path, "older")
     assert "headrace capture remove" in (refused.value.hint or "")
+
+    while log_end(own) < end + (1 << 20):  # the place that was captured last is now one of another history
+        own.execute("update t set v = 'only in the copy'")
+    with pytest.raises(HeadraceError, match=r"heartbeat.*older copy") as refused:
+        start(own, log.bootstrap, tmp_path, "older")
+    assert "headrace capture remove" in (refused.value.hint or "")
+    remove("older", running.run.tables, running.settings)
+    running = start(own, log.bootstrap, tmp_path, "older")
+    reader = Reader(log.bootstrap, "older")
+    try:
+        reader.until(lambda: reader.table() == rows(own, "t"))
+    finally:
+        running.stop()
+        reader.close()
 
 
 @pytest.mark.timeout(900)

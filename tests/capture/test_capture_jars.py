@@ -15,6 +15,7 @@ from tests.servers import ROOT
 
 JARS = ROOT / "src" / "headrace" / "capture"
 WORKER = ROOT / ".tools" / "capture" / "worker"
+PROGRAMS = ROOT / "tests" / "capture" / "java"
 
 needs_javac = pytest.mark.skipif(
     shutil.which("javac") is None or not WORKER.exists(), reason="needs a Java compiler and the jars of capture"
@@ -47,12 +48,26 @@ def test_the_jars_in_the_package_are_what_their_sources_give(tmp_path: Path) -> 
 @needs_javac
 def test_changes_are_the_json_that_connects_own_converter_writes_and_their_position_is_a_header() -> None:
     seed = random.randrange(1 << 31)
-    program = ROOT / "tests" / "capture" / "java" / "SameJson.java"
     done = subprocess.run(
-        ["java", "-Xmx128m", "-cp", f"{WORKER}/*:{JARS / 'connect.jar'}", str(program), str(seed)],
+        ["java", "-Xmx128m", "-cp", f"{WORKER}/*:{JARS / 'connect.jar'}", str(PROGRAMS / "SameJson.java"), str(seed)],
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, f"seed {seed}: {done.stderr[-3000:]}"
     assert f"the same, seed {seed}" in done.stdout
+
+
+@needs_javac
+def test_a_task_goes_on_behind_its_stored_position_and_its_heart_beats_before(tmp_path: Path) -> None:
+    libraries = f"{WORKER}/*:{JARS / 'connect-postgres.jar'}"
+    compile_it = ["javac", "-cp", libraries, "-d", str(tmp_path), str(PROGRAMS / "Resuming.java")]
+    subprocess.run(compile_it, check=True, capture_output=True)
+    done = subprocess.run(
+        ["java", "-Xmx128m", "-cp", f"{tmp_path}:{libraries}", "headrace.connect.postgres.Resuming"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.strip() == "resumed"

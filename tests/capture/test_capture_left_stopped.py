@@ -1,4 +1,4 @@
-"""A connector that a kill left stopped halfway goes on; one that somebody has paused does not."""
+"""A connector that a kill left stopped halfway goes on; one that was paused, or whose database was left, does not."""
 
 from __future__ import annotations
 
@@ -64,3 +64,33 @@ def test_a_connector_left_stopped_goes_on_and_a_paused_one_does_not(
     finally:
         running.stop()
         reader.close()
+
+
+@pytest.mark.timeout(900)
+def test_of_a_database_that_an_app_leaves_the_statement_that_frees_its_log_is_told(
+    postgres: Postgres, log: Headrace, tmp_path: Path
+) -> None:
+    for name in ("left_one", "entered_one"):
+        postgres.create(name)
+        postgres.execute("create table t (id int primary key); insert into t values (1)", name)
+    slots = "select slot_name from pg_replication_slots where database = 'left_one'"
+    first = Running("moves", [Captured("moved", Source(postgres.dsn("left_one"), table="t"))], log.bootstrap, tmp_path)
+    try:
+        first.until(lambda: first.state("moved") == "streaming")
+    finally:
+        first.stop()
+    ((slot,),) = postgres.execute(slots)
+    entered = Captured("moved", Source(postgres.dsn("entered_one"), table="t"))
+    second = Running("moves", [entered], log.bootstrap, tmp_path)
+    try:
+        second.until(lambda: any("no longer captures" in line for line in second.told))
+        (told,) = (line for line in second.told if "no longer captures" in line)
+        assert "in database left_one of 127.0.0.1" in told
+        statement = told.partition(f"127.0.0.1:{postgres.port}: ")[2]
+        assert slot in statement
+        second.until(lambda: second.state("moved") == "streaming")
+        postgres.execute(statement, "left_one")
+        assert postgres.execute(slots) == []
+        assert postgres.execute("select count(*) from pg_publication", "left_one") == [(0,)]
+    finally:
+        second.stop()

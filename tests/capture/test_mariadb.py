@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headrace.capture import mariadb
-from headrace.capture.connectors import connectors_of
+from headrace.capture import mariadb, mariadb_setup
+from headrace.capture.beats import Beats
+from headrace.capture.connectors import Connector, connectors_of
 from headrace.capture.declarations import Captured, Outbox
 from headrace.capture.declarations import MariaDB as Source
 from headrace.capture.declarations import MySQL as MySQLSource
 from headrace.capture.problems import Unreachable
+from headrace.errors import HeadraceError
+from headrace.feed.catalog import Catalog, read_catalog
 from headrace.feed.cluster import Cluster
 from tests.capture.databases import MariaDB, MySQL, mariadb_bin, mysql_bin
 from tests.capture.running import Running
 from tests.capture.topics import Reader
-from tests.servers import Headrace
+from tests.servers import Headrace, free_port
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -38,7 +43,12 @@ TABLES = """
     create table outbox (id char(36) primary key, aggregatetype varchar(20), aggregateid varchar(20),
         type varchar(20), payload json, tenant varchar(20));
     insert into outbox values (uuid(), 'order', 'o-0', 'OrderPlaced', '{"total": 1}', 'north');
-    create user capturer identified by 'pw'; grant all privileges on *.* to capturer
+    create user capturer identified by 'pw'; grant reload, replication slave, binlog monitor on *.* to capturer;
+    grant select, insert, update, delete, create on shop.* to capturer
+"""
+GUEST = """
+    create database other; create user guest identified by 'pw';
+    grant all privileges on other.* to guest; grant select on mysql.* to guest; grant insert on shop.* to guest
 """
 
 
@@ -61,33 +71,117 @@ def mysql() -> Iterator[MySQL | None]:
     one.execute(
         "create database shop; use shop; create table my (id int primary key, v varchar(20), at timestamp(6) null);"
         "insert into my values (1, 'one', null), (2, 'two', '2026-01-02 03:04:05.000006');"
-        "create user capturer identified by 'pw'; grant all privileges on *.* to capturer"
+        "create user capturer identified by 'pw';"
+        "grant reload, replication slave, replication client on *.* to capturer;"
+        "grant select, insert, update, delete, create on shop.* to capturer"
     )
     yield one
     one.close()
 
 
-def problems(dsn: str, table: str = "c", key: tuple[str, ...] = ()) -> list[str]:
-    (connector,) = connectors_of("app", [Captured("c", Source(dsn, table=table), key)])
-    return [one.cure for one in mariadb.problems(connector)]
+def connector(dsn: str, table: str = "c", source: type[Source] = Source) -> Connector:
+    (one,) = connectors_of("app", [Captured("c", source(dsn, table=table))])
+    return one
 
 
-def test_what_stands_in_the_way_is_told_with_its_cure(server: MariaDB) -> None:
+def problems(dsn: str, table: str = "c", source: type[Source] = Source) -> list[str]:
+    return [one.cure for one in mariadb_setup.problems(connector(dsn, table, source))]
+
+
+@pytest.fixture
+def guest(server: MariaDB) -> Iterator[str]:
+    """The address of a user that may look at tables of another database only."""
     server.execute("create table c (id int primary key, name text); create table k (a int)", "shop")
-    server.execute("create user guest identified by 'pw'; grant select on shop.* to guest")
-    guest = server.dsn("shop", "guest", "pw")
-    (cure,) = problems(guest)
-    assert cure == "GRANT REPLICATION SLAVE, REPLICATION CLIENT, RELOAD ON *.* TO 'guest'@'%';"
-    server.execute(cure)
+    server.execute(GUEST)
+    yield server.dsn("shop", "guest", "pw")
+    server.execute("drop user guest; drop database other; drop table shop.c, shop.k")
+    server.execute("drop table if exists shop.headrace_app_signal, shop.headrace_app_heartbeat")
+
+
+def cure_all(server: MariaDB, address: str, source: type[Source] = Source) -> list[str]:
+    """Run what is told, as root, until nothing is told; returns all of it."""
+    told: list[str] = []
+    for _ in range(4):
+        cures = problems(address, source=source)
+        for cure in cures:
+            server.execute(cure)
+        told += cures
+    assert problems(address, source=source) == []
+    return told
+
+
+def test_running_every_cure_leaves_no_problem_and_capture_can_be_prepared(server: MariaDB, guest: str) -> None:
+    with pytest.raises(HeadraceError, match="may not set up capture"):
+        mariadb_setup.prepare(connector(guest))
+    assert cure_all(server, guest) == [
+        "GRANT REPLICATION SLAVE, REPLICATION CLIENT, RELOAD ON *.* TO 'guest'@'%';",
+        "GRANT SELECT ON `shop`.`c` TO 'guest'@'%';",
+        "create table if not exists `shop`.`headrace_app_signal` "
+        "(id varchar(64) primary key, type varchar(32) not null, data text);",
+        "create table if not exists `shop`.`headrace_app_heartbeat` "
+        "(id int primary key, beat timestamp(6) not null);",
+        "insert ignore into `shop`.`headrace_app_heartbeat` values (1, now(6));",
+        "GRANT SELECT, INSERT, DELETE ON `shop`.`headrace_app_signal` TO 'guest'@'%';",
+        "GRANT SELECT, UPDATE ON `shop`.`headrace_app_heartbeat` TO 'guest'@'%';",
+    ]  # fmt: skip
+    assert mariadb_setup.prepare(connector(guest)) == "shop"
+    with mariadb.open_database(Source(guest, table="c")) as connection:
+        mariadb.signal(connector(guest), "shop", "log", {})
+        mariadb.fetched(connection, "update headrace_app_heartbeat set beat = now(6)")
+        mariadb.fetched(connection, "delete from headrace_app_signal")
+    server.execute("delete from headrace_app_heartbeat", "shop")
     assert problems(guest) == []
+    mariadb_setup.prepare(connector(guest))
+    assert server.execute("select count(*) from headrace_app_heartbeat", "shop") == [(1,)]
+
+
+def test_the_same_of_mysql(mysql: MySQL | None) -> None:
+    if mysql is None:
+        pytest.skip("MySQL is not there: scripts/optional-tools fetches it, with Maven")
+    mysql.execute(f"create table shop.c (id int primary key); {GUEST}")
+    guest = mysql.dsn("shop", "guest", "pw")
+    assert len(cure_all(mysql, guest, MySQLSource)) == 7
+    assert mariadb_setup.prepare(connector(guest, source=MySQLSource)) == "shop"
+    mysql.execute(
+        "create user clerk identified by 'pw'; create role keeper; grant keeper to clerk;"
+        "grant reload, replication slave, replication client on *.* to keeper; grant select on shop.* to keeper;"
+        "grant insert, delete on shop.headrace_app_signal to keeper;"
+        "grant update on shop.headrace_app_heartbeat to keeper; set default role keeper to clerk"
+    )
+    assert problems(mysql.dsn("shop", "clerk", "pw"), source=MySQLSource) == []
+    mysql.execute("drop user guest, clerk; drop role keeper; drop database other")
+    mysql.execute("drop table shop.headrace_app_signal, shop.headrace_app_heartbeat, shop.c")
+
+
+def test_a_table_without_a_key_or_that_is_not_there(server: MariaDB, guest: str) -> None:
+    server.execute("grant select on shop.* to guest; grant replication slave, binlog monitor, reload on *.* to guest")
     assert problems(guest, "k") == ["ALTER TABLE `shop`.`k` ADD PRIMARY KEY (...);  -- or say key= in the app"]
     assert "if it exists" in problems(guest, "nowhere")[0]
+
+
+def test_a_log_that_is_not_written_or_not_of_whole_rows(server: MariaDB) -> None:
+    server.execute("create table c (id int primary key)", "shop")
+    root = server.dsn("shop")
     server.execute("set global binlog_format = 'STATEMENT'; set global binlog_row_image = 'MINIMAL'")
-    assert [one.split(";")[0] for one in problems(guest)] == [
+    assert [one.split(";")[0] for one in problems(root)] == [
         "SET GLOBAL binlog_format = 'ROW'",
         "SET GLOBAL binlog_row_image = 'FULL'",
     ]
-    server.execute("set global binlog_format = 'ROW'; set global binlog_row_image = 'FULL'")
+    server.restart({"log-bin": None})
+    try:
+        (cure,) = problems(root)
+        assert cure.startswith("in the server's configuration: [mysqld] log_bin = binlog")
+    finally:
+        server.restart({"log-bin": "binlog"})
+    assert problems(root) == []
+    server.execute("drop table c", "shop")
+
+
+def test_a_server_that_is_away_and_a_password_that_is_wrong(server: MariaDB, guest: str) -> None:
+    with pytest.raises(Unreachable, match="cannot be reached"):
+        problems(f"mariadb://me:hidden@127.0.0.1:{free_port()}/shop")
+    with pytest.raises(Unreachable, match="does not exist, or user 'guest' may not use it"):
+        problems(server.dsn("nowhere", "guest", "pw"))
     with pytest.raises(Unreachable, match="refuses the password") as wrong:
         problems(server.dsn("shop", "guest", "hidden"))
     assert "hidden" not in str(wrong.value)
@@ -155,6 +249,43 @@ def test_rows_changes_and_a_killed_worker(captures: Captures, server: MariaDB, l
     reader.until(lambda: sum(change.op == "r" for change in reader.changes) == 4000)
     assert reader.table() == rows(server)
     reader.close()
+
+
+def test_a_server_that_is_killed_or_restarted_while_changes_flow(
+    captures: Captures, server: MariaDB, log: Headrace
+) -> None:
+    running, reader = captures.running, Reader(log.bootstrap, "m")
+    reader.until(lambda: reader.table() == rows(server))
+    before = len(reader.changes)
+    for number, stop in enumerate((server.stop, lambda: server.stop(signal.SIGKILL))):
+        server.execute(f"update m set name = 'before {number}'; set global max_binlog_size = 4096", "shop")
+        stop()
+        running.until(lambda: running.state("m") == "waiting")
+        server.start()
+        server.execute(f"update m set name = 'after {number}' where id < 100", "shop")
+        reader.until(lambda: reader.table() == rows(server))
+    updated = sum(key < 100 for (key,) in server.execute("select id from m", "shop"))
+    assert [change.op for change in reader.changes[before:]] == ["u"] * 2 * (2000 + updated)
+    reader.close()
+
+
+def test_an_older_copy_of_a_server_is_known_by_its_heartbeat(captures: Captures, server: MariaDB) -> None:
+    supervisor = captures.running.run.supervisor
+    assert supervisor is not None
+    (connector,) = (one for one in connectors_of("maria", captures.tables) if one.kind == "mariadb")
+    key = f"maria/{connector.name}"
+
+    def noted() -> int:
+        return int(read_catalog(supervisor.cluster, "capture-beat").get(key, {}).get("beat", 0))
+
+    captures.running.until(lambda: noted() > 0)
+    first = noted()
+    captures.running.until(lambda: noted() > first)
+    beats = Beats(supervisor.cluster, Catalog(supervisor.cluster), connector)
+    beats.read()
+    seen = mariadb.health(connector, None)
+    assert beats.refusal(seen) is None
+    assert "older copy" in (beats.refusal(replace(seen, beat=first)) or "")
 
 
 def test_statements_that_change_tables_are_kept_for_the_capture_and_published_to_nobody(

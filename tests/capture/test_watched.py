@@ -19,8 +19,10 @@ PORT = 8083
 def watched() -> Watched:
     source = Postgres("postgresql://nobody@localhost/none", table="t")
     connector = Connector("app", source.server, (Captured("t", source),))
-    first: Any = None  # is not asked
-    return Watched(connector, first, CaptureSettings("localhost:1", Path("/nowhere"), home=Path("/nowhere")), 1)
+    unasked: Any = None
+    return Watched(
+        connector, unasked, unasked, CaptureSettings("localhost:1", Path("/nowhere"), home=Path("/nowhere")), 1
+    )
 
 
 def status(connector: str, *tasks: str, port: int = PORT, trace: str = "") -> dict[str, Any]:

@@ -179,7 +179,7 @@ def _postgres(connector: Connector, own_schema: str) -> dict[str, str]:
         "status.update.interval.ms": "2000",
         "statistics.metrics.enabled": "false",  # a thread that counts each change's latency, for nobody
         "table.include.list": ",".join([_names(connector.tables), *(re.escape(name) for name in own)]),
-        "heartbeat.action.query": f"UPDATE {beat} SET beat = now()",
+        "heartbeat.action.query": f"UPDATE {beat} SET beat = greatest(now(), beat + interval '1 microsecond')",
         "interval.handling.mode": "string",
         "hstore.handling.mode": "json",
         "include.unknown.datatypes": "true",
@@ -204,7 +204,8 @@ def _binlog(connector: Connector, own_schema: str, bootstrap: str, access: Mappi
         "database.server.id": str(_server_id(connector)),
         "database.include.list": ",".join(sorted({re.escape(_database(table)) for table in connector.tables})),
         "table.include.list": ",".join([_names(connector.tables), *(re.escape(name) for name in own)]),
-        "heartbeat.action.query": f"UPDATE `{own_schema}`.`{connector.heartbeat_table}` SET beat = now(6)",
+        "heartbeat.action.query": f"UPDATE `{own_schema}`.`{connector.heartbeat_table}`"
+        " SET beat = greatest(now(6), beat + interval 1 microsecond)",
         # our own tables at least: a snapshot of something is what begins the history of schemas
         "snapshot.mode": "initial",
         "snapshot.include.collection.list": known,

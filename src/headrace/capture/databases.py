@@ -30,8 +30,8 @@ __all__ = [
 
 _HOMES = {
     "postgres": ("postgres", "postgres_setup"),
-    "mariadb": ("mariadb", "mariadb"),
-    "mysql": ("mariadb", "mariadb"),
+    "mariadb": ("mariadb", "mariadb_setup"),
+    "mysql": ("mariadb", "mariadb_setup"),
 }
 
 

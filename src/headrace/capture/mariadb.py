@@ -1,7 +1,8 @@
-"""MariaDB and MySQL as sources: what a table is, what stands in the way of capturing it, and what capture needs there.
+"""MariaDB and MySQL as sources: what a table is, how the server's log is doing, and what capture has there.
 
 In the database of the first captured table there are, per app: a signal table (which tells the connector to read a
-table again) and a heartbeat table (whose one row moves the position on while all else is quiet).
+table again) and a heartbeat table (whose one row moves the position on while all else is quiet). ``mariadb_setup``
+makes them.
 """
 
 from __future__ import annotations
@@ -18,22 +19,32 @@ import pymysql
 from headrace.capture.binlog import Place, end_of_log
 from headrace.capture.columns import TableColumn, TableLook
 from headrace.capture.connectors import Connector
-from headrace.capture.declarations import Captured, MariaDB
+from headrace.capture.declarations import MariaDB
 from headrace.capture.health import Health
-from headrace.capture.problems import Problem, Unreachable, refused
+from headrace.capture.positions import age_s
+from headrace.capture.problems import Unreachable
 from headrace.errors import NotFound
 
-__all__ = ["drop", "has_reached", "health", "look", "open_database", "position", "prepare", "problems", "signal"]
+__all__ = [
+    "drop",
+    "fetched",
+    "has_reached",
+    "health",
+    "look",
+    "look_at",
+    "open_database",
+    "own_schema",
+    "position",
+    "quoted",
+    "quoted_table",
+    "signal",
+    "source_of",
+]
 
 CONNECT_PATIENCE_S = 10
-_GRANTS = {
-    "REPLICATION SLAVE": ("REPLICATION SLAVE", "REPLICATION REPLICA"),
-    "REPLICATION CLIENT": ("REPLICATION CLIENT", "BINLOG MONITOR"),
-    "RELOAD": ("RELOAD",),
-    "SELECT": ("SELECT",),
-}
 _GONE = (2006, 2013, 1927)
-_DENIED, _UNKNOWN_DATABASE = (1044, 1142, 1143, 1227), 1049
+_NO_DATABASE = (1044, 1049)
+_NO_TABLE = (1142, 1146)
 
 
 @contextmanager
@@ -67,63 +78,40 @@ def open_database(source: MariaDB) -> Iterator[Any]:
 def look(source: MariaDB) -> TableLook:
     """A table's columns and primary key."""
     with open_database(source) as connection:
-        found = _look(connection, source)
+        found = look_at(connection, source)
         if found is None:
-            rows = _rows(connection, "select table_name from information_schema.tables where table_schema = database()")
+            rows = fetched(
+                connection, "select table_name from information_schema.tables where table_schema = database()"
+            )
             names = ", ".join(sorted(str(name) for (name,) in rows)) or "none"
             raise NotFound(f"there is no table {source.table_name!r} in {source.server}.", hint=f"there are: {names}")
     return found
-
-
-def problems(connector: Connector) -> list[Problem]:
-    """Everything that stands in the way, each with the statement that cures it. Raises if nobody can be asked."""
-    with open_database(_source(connector)) as connection:
-        found = list(_server_problems(connection, connector))
-        for table in connector.tables:
-            found += _table_problems(connection, table)
-    return found
-
-
-def prepare(connector: Connector) -> str:
-    """Make what capture needs in the database and is not there. Returns the database of the signal table."""
-    source = _source(connector)
-    schema = _schema(source)
-    with open_database(source) as connection:
-        for statement in _setup(connector, schema):
-            try:
-                _rows(connection, statement)
-            except pymysql.MySQLError as error:
-                if error.args[0] not in _DENIED:
-                    raise
-                problem = Problem(f"user {source.user!r} may not set up capture: {error.args[1]}.", f"{statement};")
-                raise refused(connector.server, [problem]) from None
-    return schema
 
 
 def drop(connector: Connector, *, everything: bool = True) -> list[str]:
     """Take away our tables (everything). Returns what was dropped."""
     if not everything:
         return []
-    source, done = _source(connector), []
+    source, done = source_of(connector), []
     with open_database(source) as connection:
         for name in (connector.signal_table, connector.heartbeat_table):
-            _rows(connection, f"drop table if exists {_quoted(_schema(source))}.{_quoted(name)}")
-            done.append(f"table {_schema(source)}.{name}")
+            fetched(connection, f"drop table if exists {quoted(own_schema(source))}.{quoted(name)}")
+            done.append(f"table {own_schema(source)}.{name}")
     return done
 
 
 def signal(connector: Connector, schema: str, kind: str, data: dict[str, Any]) -> str:
     """Tell the connector something, through its table. Returns the signal's id."""
     chosen = f"headrace-{uuid.uuid4()}"
-    statement = f"insert into {_quoted(schema)}.{_quoted(connector.signal_table)} (id, type, data) values (%s, %s, %s)"
-    with open_database(_source(connector)) as connection, connection.cursor() as cursor:
+    statement = f"insert into {quoted(schema)}.{quoted(connector.signal_table)} (id, type, data) values (%s, %s, %s)"
+    with open_database(source_of(connector)) as connection, connection.cursor() as cursor:
         cursor.execute(statement, (chosen, kind, json.dumps(data)))
     return chosen
 
 
 def position(connector: Connector) -> tuple[str, int]:
     """Where the server's log ends now: file and position."""
-    with open_database(_source(connector)) as connection:
+    with open_database(source_of(connector)) as connection:
         return end_of_log(connection)
 
 
@@ -134,11 +122,13 @@ def has_reached(offset: Mapping[str, Any], end: tuple[str, int]) -> bool:
 
 def health(connector: Connector, offset: Mapping[str, Any] | None) -> Health:
     """How the server's side is doing; whether the stored position may be gone on from."""
-    with open_database(_source(connector)) as connection:
+    with open_database(source_of(connector)) as connection:
+        beat = _beat(connection, connector)
         end = end_of_log(connection)
-        sizes = {str(row[0]): int(row[1]) for row in _rows(connection, "show binary logs")}
+        keep_s = _keep_s(connection)
+        sizes = {str(row[0]): int(row[1]) for row in fetched(connection, "show binary logs")}
     if offset is None or not offset.get("file"):
-        return Health()
+        return Health(keep_s=keep_s, beat=beat, end=end)
     at, total = Place.of(offset["file"], offset.get("pos")), 0
     for name, size in sizes.items():
         number = Place.of(name, 0).number
@@ -152,72 +142,35 @@ def health(connector: Connector, offset: Mapping[str, Any] | None) -> Health:
         )
     elif str(offset["file"]) not in sizes:
         refusal = f"the server has purged {offset['file']}, which is still needed (binlog_expire_logs_seconds)"
-    return Health(max(0, total), max(0, total), refusal=refusal)
+    behind_s = age_s(offset)
+    total = max(0, total)
+    return Health(total, total, keep_s=keep_s, behind_s=behind_s, refusal=refusal, beat=beat, end=end)
 
 
-def _server_problems(connection: Any, connector: Connector) -> Iterator[Problem]:
-    found = dict(_rows(connection, "show variables where variable_name in "
-                 "('log_bin', 'binlog_format', 'binlog_row_image', 'server_id')"))  # fmt: skip
-    if found.get("log_bin") != "ON":
-        yield Problem(
-            "the server writes no binary log.",
-            "in the server's configuration: [mysqld] log_bin = binlog, server_id = 1;  -- then restart the server",
-        )
-    if found.get("binlog_format", "ROW") != "ROW":
-        yield Problem(
-            f"binlog_format is {found['binlog_format']}, so the log does not say which rows changed.",
-            "SET GLOBAL binlog_format = 'ROW';  -- and in the server's configuration",
-        )
-    if found.get("binlog_row_image", "FULL") != "FULL":
-        yield Problem(
-            f"binlog_row_image is {found['binlog_row_image']}, so changes do not carry whole rows.",
-            "SET GLOBAL binlog_row_image = 'FULL';  -- and in the server's configuration",
-        )
-    granted = " ".join(str(row[0]).upper() for row in _rows(connection, "show grants"))
-    missing = [
-        name for name, words in _GRANTS.items() if not any(word in granted for word in (*words, "ALL PRIVILEGES"))
-    ]
-    if missing:
-        user = _quoted_user(connection)
-        yield Problem(
-            f"user {connector.source.user!r} lacks {', '.join(missing)}.",
-            f"GRANT {', '.join(missing)} ON *.* TO {user};",
-        )
+def _beat(connection: Any, connector: Connector) -> int | None:
+    """The heartbeat, in microseconds; None before it is set up."""
+    table = f"{quoted(own_schema(source_of(connector)))}.{quoted(connector.heartbeat_table)}"
+    try:
+        found = fetched(connection, f"select unix_timestamp(beat) * 1000000 from {table}")
+    except pymysql.MySQLError as error:
+        if error.args[0] not in _NO_TABLE:
+            raise
+        return None
+    return int(found[0][0]) if found else None
 
 
-def _table_problems(connection: Any, table: Captured) -> Iterator[Problem]:
-    source = _mariadb(table)
-    found = _look(connection, source)
-    if found is None:
-        yield Problem(
-            f"there is no table {source.table_name}, or user {source.user!r} may not see it.",
-            f"GRANT SELECT ON {_full(source)} TO {_quoted_user(connection)};  -- if it exists",
-        )
-        return
-    names = {column.name for column in found.columns}
-    for column in table.outbox.columns if table.outbox is not None else table.key:
-        if column not in names:
-            yield Problem(f"{source.table_name} has no column {column!r}.", f"it has: {', '.join(sorted(names))}")
-    if not found.key and not table.key:
-        yield Problem(
-            f"{source.table_name} has no primary key, so its changes cannot be told apart.",
-            f"ALTER TABLE {_full(source)} ADD PRIMARY KEY (...);  -- or say key= in the app",
-        )
+def _keep_s(connection: Any) -> int:
+    """How long the server keeps its log; 0: for ever. Old servers count in days."""
+    names = "'binlog_expire_logs_seconds', 'expire_logs_days'"
+    found = dict(fetched(connection, f"show variables where variable_name in ({names})"))
+    days = float(found.get("expire_logs_days") or 0)
+    return int(found.get("binlog_expire_logs_seconds") or 0) or round(days * 86_400)
 
 
-def _setup(connector: Connector, schema: str) -> list[str]:
-    signals = f"{_quoted(schema)}.{_quoted(connector.signal_table)}"
-    beats = f"{_quoted(schema)}.{_quoted(connector.heartbeat_table)}"
-    return [
-        f"create table if not exists {signals} (id varchar(64) primary key, type varchar(32) not null, data text)",
-        f"create table if not exists {beats} (id int primary key, beat timestamp(6) not null)",
-        f"insert ignore into {beats} values (1, now(6))",
-    ]
-
-
-def _look(connection: Any, source: MariaDB) -> TableLook | None:
+def look_at(connection: Any, source: MariaDB) -> TableLook | None:
+    """What a table is, over a connection; None if there is none, or we may not see it."""
     schema, _, table = source.table_name.partition(".")
-    rows = _rows(
+    rows = fetched(
         connection,
         "select column_name, column_type, is_nullable, column_key from information_schema.columns"
         " where table_schema = %s and table_name = %s order by ordinal_position",
@@ -225,7 +178,7 @@ def _look(connection: Any, source: MariaDB) -> TableLook | None:
     )
     if not rows:
         return None
-    key = _rows(
+    key = fetched(
         connection,
         "select column_name from information_schema.key_column_usage where constraint_name = 'PRIMARY'"
         " and table_schema = %s and table_name = %s order by ordinal_position",
@@ -235,7 +188,8 @@ def _look(connection: Any, source: MariaDB) -> TableLook | None:
     return TableLook(columns, tuple(str(name) for (name,) in key))
 
 
-def _rows(connection: Any, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def fetched(connection: Any, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The rows that a statement gives."""
     with connection.cursor() as cursor:
         cursor.execute(statement, values or None)
         return list(cursor.fetchall())
@@ -255,38 +209,33 @@ def _unreachable(source: MariaDB, error: pymysql.MySQLError) -> Unreachable:
             f"{source.server} refuses the password of user {source.user!r}.",
             hint="put the right one into the address, or: ALTER USER ... IDENTIFIED BY '...';",
         )
-    if code in (_UNKNOWN_DATABASE, 1044):
+    if code in _NO_DATABASE:
         return Unreachable(
             f"{source.server} does not exist, or user {source.user!r} may not use it.",
-            hint=f"CREATE DATABASE {_quoted(source.database)};  -- or grant SELECT on it",
+            hint=f"CREATE DATABASE {quoted(source.database)};  -- or grant SELECT on it",
         )
     return Unreachable(
         f"{source.server} cannot be reached.", detail=text, hint="is the server up, and are host and port right?"
     )
 
 
-def _quoted_user(connection: Any) -> str:
-    user, _, host = str(_rows(connection, "select current_user()")[0][0]).rpartition("@")
-    return f"'{user}'@'{host}'"
+def source_of(connector: Connector) -> MariaDB:
+    """How the database is reached."""
+    assert isinstance(connector.source, MariaDB)
+    return connector.source
 
 
-def _source(connector: Connector) -> MariaDB:
-    return _mariadb(connector.tables[0])
-
-
-def _mariadb(table: Captured) -> MariaDB:
-    assert isinstance(table.source, MariaDB)
-    return table.source
-
-
-def _schema(source: MariaDB) -> str:
+def own_schema(source: MariaDB) -> str:
+    """Where our tables are: the database of the first captured table."""
     return source.table_name.partition(".")[0]
 
 
-def _full(source: MariaDB) -> str:
+def quoted_table(source: MariaDB) -> str:
+    """`` `database`.`table` ``."""
     schema, _, table = source.table_name.partition(".")
-    return f"{_quoted(schema)}.{_quoted(table)}"
+    return f"{quoted(schema)}.{quoted(table)}"
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """A name as SQL takes it."""
     return "`" + name.replace("`", "``") + "`"

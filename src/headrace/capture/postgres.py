@@ -110,8 +110,16 @@ def signal(connector: Connector, schema: str, kind: str, data: dict[str, Any]) -
 def health(connector: Connector, offset: Mapping[str, Any] | None) -> Health:
     """How the database's side is doing; whether the stored position may be gone on from."""
     with open_database(_source(connector)) as connection:
+        beat = _beat(connection, connector)
         slot = slot_of(connection, connector)
-    return Health(slot.lag_bytes, slot.retained_bytes, slot.keep_bytes, _refusal(connector, slot, offset))
+    return Health(
+        slot.lag_bytes,
+        slot.retained_bytes,
+        slot.keep_bytes,
+        refusal=_refusal(connector, slot, offset),
+        beat=beat,
+        end=slot.current_lsn,
+    )
 
 
 def position(connector: Connector) -> int:
@@ -123,6 +131,16 @@ def position(connector: Connector) -> int:
 def has_reached(offset: Mapping[str, Any], end: int) -> bool:
     """Whether a stored position is at that end or behind it. Heartbeats move it on."""
     return not offset.get("snapshot") and int(offset.get("lsn") or 0) >= end
+
+
+def _beat(connection: Connection, connector: Connector) -> int | None:
+    """The heartbeat, in microseconds; None before it is set up."""
+    table = f"{quoted(own_schema(connection, connector))}.{quoted(connector.heartbeat_table)}"
+    found = connection.execute("select to_regclass(%s)", [table]).fetchone()
+    if found is None or found[0] is None:
+        return None
+    row = connection.execute(f"select (extract(epoch from beat) * 1000000)::bigint from {table}".encode()).fetchone()
+    return None if row is None else int(row[0])
 
 
 def _refusal(connector: Connector, slot: Slot, offset: Mapping[str, Any] | None) -> str | None:
@@ -161,15 +179,12 @@ def slot_of(connection: Connection, connector: Connector) -> Slot:
         [connector.slot],
     ).fetchone()
     now = int(current[0]) if current else 0
+    limit = int(keep[0]) << 20 if keep and int(keep[0]) >= 0 else -1
     if row is None:
-        return Slot(False, current_lsn=now)
+        return Slot(False, current_lsn=now, keep_bytes=limit)
     confirmed = int(row[2]) if row[2] is not None else now
-    restart = int(row[3]) if row[3] is not None else confirmed
-    kept = int(keep[0]) if keep else -1
-    return Slot(
-        True, bool(row[0]), bool(row[1]), max(0, now - confirmed), max(0, now - restart), confirmed, now,
-        kept << 20 if kept > 0 else kept,
-    )  # fmt: skip
+    restart = int(row[3]) if row[3] is not None else now  # one that was given up has none
+    return Slot(True, bool(row[0]), bool(row[1]), max(0, now - confirmed), max(0, now - restart), confirmed, now, limit)
 
 
 def look_at(connection: Connection, source: Postgres) -> TableLook | None:

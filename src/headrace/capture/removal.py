@@ -55,7 +55,15 @@ def _is_ours(topic: str, app: str) -> bool:
 
 def _forget(cluster: Cluster, app: str) -> None:
     catalog = Catalog(cluster)
-    for kind in ("capture", "capture-new", "capture-sweep", "capture-paused", "capture-truncate", "capture-command"):
+    for kind in (
+        "capture",
+        "capture-new",
+        "capture-sweep",
+        "capture-paused",
+        "capture-truncate",
+        "capture-beat",
+        "capture-command",
+    ):
         for name in read_catalog(cluster, kind):
             if name.startswith(f"{app}/"):
                 catalog.put(f"{kind}/{name}", None)

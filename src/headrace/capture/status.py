@@ -50,7 +50,7 @@ _METRICS: Mapping[str, tuple[Kind, str]] = {
     "lag_seconds": ("gauge", "Age of the newest change or heartbeat that is in the log."),
     "slot_bytes": ("gauge", "How much of its log the database keeps for the capture."),
     "restarts_total": ("counter", "How often a task or the worker was started anew."),
-    "alarm": ("gauge", "1 if the database's disk may fill, or it may give the capture up."),
+    "alarm": ("gauge", "1 if the database's disk may fill, or what is still to be captured may be lost."),
 }
 
 

@@ -19,10 +19,12 @@ from functools import partial
 from typing import Any
 
 from headrace.capture import databases
+from headrace.capture.beats import Beats
 from headrace.capture.connectors import Connector, captures
 from headrace.capture.declarations import Captured, DatabaseSource, Snapshot
 from headrace.capture.fencing import fence
 from headrace.capture.first_snapshot import FirstSnapshot
+from headrace.capture.health import boundless
 from headrace.capture.jars import ensure_installed
 from headrace.capture.keeping import ensure_topics
 from headrace.capture.positions import Positions, stored_offset
@@ -31,6 +33,7 @@ from headrace.capture.rest import RestRefused, patiently
 from headrace.capture.settings import CaptureSettings
 from headrace.capture.snapshots import Snapshots
 from headrace.capture.status import TableStatus
+from headrace.capture.strangers import left_behind
 from headrace.capture.torn import mend
 from headrace.capture.watchdog import Action, Seen
 from headrace.capture.watched import Watched
@@ -69,7 +72,13 @@ class Supervisor:
         self._lock = threading.Lock()
         self._catalog = Catalog(self.cluster)
         self._watched = [
-            Watched(connector, FirstSnapshot(self.cluster, self._catalog, connector), settings, pid)
+            Watched(
+                connector,
+                FirstSnapshot(self.cluster, self._catalog, connector),
+                Beats(self.cluster, self._catalog, connector),
+                settings,
+                pid,
+            )
             for connector in connectors
         ]
         self._told_up_to = 0
@@ -81,10 +90,13 @@ class Supervisor:
         ensure_installed(self.settings.home)
         for watched in self._watched:
             fence(self.cluster, watched.connector)
-            offset = stored_offset(self.cluster, watched.connector)
-            refusal = databases.health(watched.connector, offset).refusal
-            if refusal is not None:
-                raise HeadraceError(f"{watched.connector.server}: {refusal}.", hint=WAYS_OUT)
+            watched.beats.read()
+            watched.look_at_health(stored_offset(self.cluster, watched.connector))
+            if watched.refusal is not None:
+                raise HeadraceError(f"{watched.connector.server}: {watched.refusal}.", hint=WAYS_OUT)
+            warning = boundless(watched.health)
+            if warning is not None:
+                self._told(f"{watched.connector.server}: {warning}")
             watched.schema = databases.prepare(watched.connector)
         ensure_topics(self.cluster, [watched.connector for watched in self._watched], self._told)
         self._thread.start()
@@ -237,10 +249,7 @@ class Supervisor:
         for name in worker.rest.connectors():
             if name not in ours:
                 patiently(partial(worker.rest.stop, name), self.stop_asked)
-                self._told(
-                    f"connector {name} belongs to a database that the app no longer captures: it is stopped, and its "
-                    "replication slot holds the database's log until it is dropped"
-                )
+                self._told(left_behind(name, worker.rest.config(name) or {}))
 
     def _watch(self) -> None:
         assert self.worker is not None
@@ -266,12 +275,12 @@ class Supervisor:
         watched.offset = offset or watched.offset
         database_away = None
         try:
-            watched.health = databases.health(connector, offset)
+            watched.look_at_health(offset)
         except Unreachable as away:
             database_away = str(away)
-        watched.refusal = watched.refusal or watched.health.refusal
         self._have_it_as_wanted(worker, watched, seen.state)
         if watched.refusal is not None:
+            watched.describe(seen.state, database_away, self.snapshots, worker.pid, self._told)
             watched.fail(f"{watched.refusal}. {WAYS_OUT}")
             return Action.NOTHING
         moved = self._ends(watched)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace.capture import databases
+from headrace.capture.beats import Beats
 from headrace.capture.connectors import Connector
 from headrace.capture.declarations import Captured
 from headrace.capture.first_snapshot import FirstSnapshot
@@ -29,7 +30,9 @@ _PERMANENT = ("Slot position", "slot is ahead", "offset is no longer available",
 class Watched:
     """A connector and what is known of it."""
 
-    def __init__(self, connector: Connector, first: FirstSnapshot, settings: CaptureSettings, pid: int) -> None:
+    def __init__(
+        self, connector: Connector, first: FirstSnapshot, beats: Beats, settings: CaptureSettings, pid: int
+    ) -> None:
         self.connector = connector
         self.schema = ""
         self.watchdog = Watchdog(settings.hang_s, settings.silent_s)
@@ -41,7 +44,7 @@ class Watched:
         self.health = Health()
         self.offset: dict[str, Any] | None = None
         self.partitions: dict[str, list[int]] = {}
-        self.first = first
+        self.first, self.beats = first, beats
         self.truncations: Truncations | None = None
         self.error: str | None = None
         self.tables = {
@@ -73,6 +76,13 @@ class Watched:
         if self.error and any(word in trace for word in _PERMANENT) and self.refusal is None:
             self.refusal = self.error
         return Seen(True, state)
+
+    def look_at_health(self, offset: Mapping[str, Any] | None) -> None:
+        """Ask the database how it is doing; a refusal stays one."""
+        self.health = databases.health(self.connector, offset)
+        self.refusal = self.refusal or self.health.refusal or self.beats.refusal(self.health)
+        if self.refusal is None:
+            self.beats.note(self.health, offset)
 
     def signal(self, table: Captured, action: str) -> None:
         """Have a table read again, while changes go on (``snapshot``), or ``stop``, ``hold`` or ``go`` on with that."""

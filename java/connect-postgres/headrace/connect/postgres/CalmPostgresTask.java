@@ -30,10 +30,12 @@ public final class CalmPostgresTask extends PostgresConnectorTask {
     private SourceRecord stored;
     private long confirmedAt = System.nanoTime() - BETWEEN_NS;
     private ResumptionContext positions;
+    private String heartbeats;
 
     @Override
     public void initialize(SourceTaskContext connect) {
         positions = new ResumptionContext(connect);
+        heartbeats = connect.configs().get("topic.heartbeat.prefix") + "." + connect.configs().get("topic.prefix");
         super.initialize(positions);
     }
 
@@ -48,10 +50,7 @@ public final class CalmPostgresTask extends PostgresConnectorTask {
 
     @Override
     public List<SourceRecord> doPoll() throws InterruptedException {
-        List<SourceRecord> records = super.doPoll();
-        Resumption resumption = positions.resumption();
-        records.removeIf(record -> resumption.isWritten(record.sourceOffset()));
-        return records;
+        return positions.resumption().unwritten(super.doPoll(), heartbeats);
     }
 
     @Override

@@ -1,8 +1,10 @@
 package headrace.connect.postgres;
 
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.kafka.connect.source.SourceRecord;
 
 /**
  * Where a task that was ended goes on: at the start of the transaction that its stored position is in, of which it
@@ -15,7 +17,8 @@ import java.util.Map;
  * whole transactions; then it looks for nothing. Within a transaction, place and count only grow: what is not behind
  * the stored ones is written already.
  *
- * <p>Heartbeats that come before that are left out as well: their position would be stored, and is an earlier one.
+ * <p>Heartbeats that come before that are written with the stored position, for theirs is an earlier one: that it goes
+ * on through a large transaction is seen by them alone.
  */
 final class Resumption {
     private static final String PLACE = "lsn", PROCESSED = "lsn_proc", COMMITTED = "lsn_commit";
@@ -55,6 +58,24 @@ final class Resumption {
     /** What is stored. */
     Map<String, Object> stored() {
         return stored;
+    }
+
+    /** Those of the records that are to be written, in their order; heartbeats are those of this topic. */
+    List<SourceRecord> unwritten(List<SourceRecord> records, String heartbeats) {
+        if (isBehind) {
+            return records;
+        }
+        List<SourceRecord> found = new ArrayList<>();
+        for (SourceRecord record : records) {
+            if (!isWritten(record.sourceOffset())) {
+                found.add(record);
+            } else if (record.topic().equals(heartbeats)) {
+                found.add(new SourceRecord(
+                        record.sourcePartition(), stored, record.topic(), record.kafkaPartition(),
+                        record.keySchema(), record.key(), record.valueSchema(), record.value()));
+            }
+        }
+        return found;
     }
 
     /** Whether a record with this position is written already. Records are asked after in their order. */
