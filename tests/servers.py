@@ -189,7 +189,7 @@ class Headrace:
         command += ["--http", self.http]
         return _Process([*self.prefix, *command, *self.options], self.folder / "output.log", self.env)
 
-    def start(self, patience: float = 30.0) -> None:
+    def start(self, patience: float = 120.0) -> None:
         process = self._spawned()
         deadline = time.monotonic() + patience
         while (found := _LISTENS.search(process.printed())) is None:
@@ -240,7 +240,7 @@ class ViewsNode(Headrace):
         log = ["--log", f"kafka://{self._bootstrap}"]
         return _Process([*command, *log, *self.options], self.folder / "output.log", self.env)
 
-    def start(self, patience: float = 60.0) -> None:
+    def start(self, patience: float = 180.0) -> None:
         process = self._spawned()
         deadline = time.monotonic() + patience
         while _SERVES.search(process.printed().decode(errors="replace")) is None:
@@ -343,11 +343,11 @@ class ApacheKafka:
         command = java("kafka.Kafka", str(self._properties), heap=self.heap, options=jvm)
         return _Process(command, self.folder / "output.log")
 
-    def start(self, patience: float = 60.0) -> None:
+    def start(self, patience: float = 180.0) -> None:
         self.spawn()
         self.wait(patience)
 
-    def wait(self, patience: float = 60.0) -> None:
+    def wait(self, patience: float = 180.0) -> None:
         """Until it takes connections."""
         process = self._process
         assert process is not None
@@ -437,7 +437,7 @@ class KafkaCluster:
             broker.wait()
         self.wait_until_whole()
 
-    def wait_until_whole(self, patience: float = 60.0) -> None:
+    def wait_until_whole(self, patience: float = 180.0) -> None:
         """Until all brokers are in, and have all that the others have."""
         client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         deadline = time.monotonic() + patience
