@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.testclient import TestClient
 
@@ -118,12 +119,17 @@ def _cookie(value: str) -> Headers:
     return Headers({"Cookie": f"{COOKIE}={value}"})
 
 
+def api_of(folder: Path, host: str, *tokens: str) -> Starlette:
+    """An API without views, of a node that listens there."""
+    feed = MemoryFeed(rows_at_once=1000)
+    hub = Hub(stores_at(None, folder / "views"), lambda: feed)
+    return build_api(hub, host, Source(lambda: feed), Access(*tokens))
+
+
 @contextmanager
 def asked_from(folder: Path, *addresses: str) -> Iterator[list[TestClient]]:
     """Clients at these addresses of a node with a token."""
-    feed = MemoryFeed(rows_at_once=1000)
-    hub = Hub(stores_at(None, folder / "views"), lambda: feed)
-    api = build_api(hub, "0.0.0.0", Source(lambda: feed), Access(TOKEN))
+    api = api_of(folder, "0.0.0.0", TOKEN)
     with TestClient(api, "http://node.example", client=(addresses[0], 1)) as first:
         yield [first, *(TestClient(api, "http://node.example", client=(one, 1)) for one in addresses[1:])]
 
@@ -220,6 +226,56 @@ def test_other_sites_change_nothing_even_with_a_session(
 ) -> None:
     for path in ("/session", "/topics/orders/records", "/groups/billing", "/dead-letters/x/redrive"):
         assert guarded.request(method, path, headers={**BEARER, **headers}, json={}).status_code == 403
+
+
+SAME = {"Sec-Fetch-Site": "same-origin"}
+
+
+@pytest.mark.parametrize(
+    ("host", "said", "status"),
+    [
+        ("node.example", {"Origin": "https://node.example", **SAME}, 200),  # a proxy that keeps the name
+        ("node.example", {"Origin": "https://node.example"}, 200),  # for a browser that says no more
+        ("node.example", {"Origin": "https://node.example:8443", **SAME}, 200),  # one that leaves the port away
+        ("127.0.0.1:8080", {"Origin": "https://node.example", **SAME}, 200),  # one that has a name of its own
+        ("127.0.0.1:8080", {"Origin": "https://node.example"}, 403),
+        ("127.0.0.1:8080", {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}, 403),
+        ("127.0.0.1:8080", {"Origin": "https://evil.node.example", "Sec-Fetch-Site": "same-site"}, 403),
+        ("node.example", {"Origin": "https://node.example", "Sec-Fetch-Site": "cross-site"}, 403),
+        ("127.0.0.1:8080", {"Origin": "https://node.example", "Sec-Fetch-Site": "none"}, 403),
+        ("", {"Origin": "null"}, 403),
+    ],
+)
+def test_the_page_works_behind_a_proxy_on_this_machine(
+    tmp_path: Path, host: str, said: dict[str, str], status: int
+) -> None:
+    with TestClient(api_of(tmp_path, "127.0.0.1", TOKEN), "http://127.0.0.1:8080") as client:
+        forwarded = {"Host": host, "X-Forwarded-Proto": "https"}
+        assert client.get("/", headers=forwarded).status_code == 200
+        assert client.get("/views", headers={**forwarded, **SAME}).status_code == 401
+        answer = client.post("/session", json={"token": TOKEN}, headers={**forwarded, **said})
+        assert answer.status_code == status, answer.text
+        assert client.get("/views", headers={**BEARER, **forwarded}).status_code == 200
+
+
+def test_a_strange_name_gets_nothing_of_a_node_without_a_token_whatever_a_page_says(tmp_path: Path) -> None:
+    with TestClient(api_of(tmp_path, "127.0.0.1"), "http://127.0.0.1:8080") as client:
+        strange = {"Host": "evil.example:8080", "Origin": "http://evil.example:8080", **SAME}
+        for method, path in (("GET", "/"), ("GET", "/views"), ("GET", "/version"), ("POST", "/query")):
+            assert client.request(method, path, headers=strange).status_code == 403, path
+        proxied = {"Origin": "https://node.example", **SAME}
+        assert client.post("/query", json={"sql": "SELECT 1"}, headers=proxied).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["[::1", "[", "a]b", "[v1.x", "evil.example@[::1"])
+def test_what_can_be_no_name_is_refused(tmp_path: Path, host: str) -> None:
+    for api in (api_of(tmp_path, "127.0.0.1"), api_of(tmp_path, "0.0.0.0", TOKEN)):
+        client = TestClient(api, "http://127.0.0.1:8080")
+        for said in ({"Host": host.encode()}, {"Origin": f"http://{host}".encode()}):
+            answer = client.post("/session", headers={name.encode(): text for name, text in said.items()})
+            assert answer.status_code == 403, said
+            assert answer.json()["error"]
+            assert "content-security-policy" in answer.headers
 
 
 @pytest.mark.parametrize(
