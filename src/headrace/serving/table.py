@@ -154,7 +154,19 @@ def operating_endpoints(on: Operating) -> list[Endpoint]:
                 *_FILTERS,
                 Parameter("whole", {"type": "boolean"}, "do not cut long values"),
             ),
-            answer=record("topic", "records", "next", "complete", "scanned"),
+            answer=record(
+                "topic",
+                "records",
+                "next",
+                "complete",
+                "scanned",
+                next={"type": "string", "description": "where to go on: `from` of the next question"},
+                complete={
+                    "type": "boolean",
+                    "description": "whether there is nothing more; of the newest: whether all was looked at that had to be",
+                },
+                scanned={"type": "integer", "description": "how many records were looked at"},
+            ),
         ),
         Endpoint(
             "POST",
