@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -16,6 +17,7 @@ from starlette.testclient import TestClient
 
 from headrace.node import Tokens, WebAddress, WebAddressFailed, ensure_guarded
 from headrace.serving.access import COOKIE, SESSION_S, Access, Role
+from headrace.serving.answers import ARROW
 from headrace.serving.api import build_api
 from headrace.serving.bodies import MAX_BODY_BYTES
 from headrace.serving.door import FAILED_PAUSE_S
@@ -330,6 +332,46 @@ def test_bodies_are_bounded_json_and_of_known_fields(shop: Site) -> None:
         assert answer.status_code == 400, body
         assert answer.json()["error"]
     assert shop.client.post(path, content=b'{"value": "\\ud800"}').status_code == 400
+
+
+DEEP = "[" * 200_000
+DIGITS = "9" * 5000
+
+
+@pytest.mark.parametrize("text", [f"0:{DIGITS}", f"{DIGITS}:0", "0", "0:", ":0", "-1:0", "\u0660:\u0660"])
+def test_places_of_dead_letters_that_can_be_none_are_refused(shop: Site, text: str) -> None:
+    answer = shop.client.post("/dead-letters/t1/redrive", json={"letters": [text]})
+    assert answer.status_code == 400
+    assert "is not PARTITION:OFFSET" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("to", [f"@-{DIGITS}m", f"@{DIGITS}", DIGITS, f"-{DIGITS}"])
+def test_places_in_a_log_that_can_be_none_are_refused(shop: Site, to: str) -> None:
+    for position in (to, to[:100]):
+        assert shop.client.post("/groups/billing", json={"to": position}).status_code == 400
+    assert shop.client.get("/topics/orders/records", params={"from": to[:4000]}).status_code == 400
+
+
+@pytest.mark.parametrize("body", [DEEP, DIGITS, '{"sql": ' + DEEP, '{"sql": "SELECT ?", "params": [' + DIGITS + "]}"])
+def test_json_that_python_does_not_take_is_no_query(shop: Site, body: str) -> None:
+    answer = shop.client.post("/query", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+    assert answer.json()["error"]
+    assert shop.client.post("/session", content=body).status_code == 400
+
+
+def test_nested_keys_and_conditions_end_somewhere(shop: Site) -> None:
+    deep = DEEP[:15_000]
+    assert shop.client.get(f"/views/sales/{deep}").status_code == 400
+    assert shop.client.get("/views/sales", params={"where": f"tags={deep}"}).status_code == 400
+
+
+def test_bytes_of_sql_are_base64_as_those_of_views(shop: Site) -> None:
+    told = shop.query("SELECT x'ff00' AS b, 'text' AS t")
+    assert told["rows"] == [["/wA=", "text"]]
+    assert [column["type"] for column in told["columns"]] == ["binary", "string"]
+    arrow = shop.client.post("/query", json={"sql": "SELECT x'ff00' AS b"}, headers={"Accept": ARROW})
+    assert pa.ipc.open_stream(arrow.content).read_all().to_pylist() == [{"b": b"\xff\x00"}]
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ def operating_endpoints(on: Operating) -> list[Endpoint]:
                 next={"type": "string", "description": "where to go on: `from` of the next question"},
                 complete={
                     "type": "boolean",
-                    "description": "whether there is nothing more; of the newest: whether all was looked at that had to be",
+                    "description": "whether there is nothing more; of the newest: whether all was looked at",
                 },
                 scanned={"type": "integer", "description": "how many records were looked at"},
             ),
