@@ -61,7 +61,7 @@ def table_response(
         return Response(_csv(names, answer.rows), 200, headers, "text/csv; charset=utf-8")
     columns = [{"name": column.name, "type": column.type} for column in answer.columns]
     rows = [dict(zip(names, _exact(row) if exact else row, strict=True)) for row in answer.rows]
-    return json_response({**about, "columns": columns, "rows": rows}, headers=headers)
+    return json_response({**about, "columns": columns, "rows": rows, "truncated": answer.truncated}, headers=headers)
 
 
 def _arrow(answer: Answer) -> bytes:

@@ -21,7 +21,7 @@ from headrace.views.catalog import ViewName, ViewSpec
 from headrace.views.columns import Column, Kind
 from headrace.views.question import Condition, Question
 from headrace.views.sqlite import SUFFIX, SqliteStore, key_expression
-from headrace.views.statement import Bind, quoted, select, shown_rows
+from headrace.views.statement import Bind, quoted, select, shown_rows, taken
 from headrace.views.store import ANSWER_S, Answer, Offsets, SqlLimits, took_too_long
 
 __all__ = ["SqliteReader", "SqliteStores"]
@@ -72,10 +72,10 @@ class SqliteReader:
             columns = question.columns or spec.columns
             statement, parameters = select(quoted(spec.name), columns, question, _Sqlite(spec, question))
             try:
-                rows = db.execute(statement, parameters).fetchall()
+                rows, more = taken(db.execute(statement, parameters), question)
             except (OverflowError, UnicodeEncodeError) as error:
                 raise InvalidQuery(f"the question cannot be answered: {error}") from error
-            return Answer(columns, shown_rows(columns, rows), {spec.full_name: offsets})
+            return Answer(columns, shown_rows(columns, rows), {spec.full_name: offsets}, more)
 
     def count(self, view: ViewName) -> int:
         """How many rows a view has."""
