@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -372,6 +373,39 @@ def test_bytes_of_sql_are_base64_as_those_of_views(shop: Site) -> None:
     assert [column["type"] for column in told["columns"]] == ["binary", "string"]
     arrow = shop.client.post("/query", json={"sql": "SELECT x'ff00' AS b"}, headers={"Accept": ARROW})
     assert pa.ipc.open_stream(arrow.content).read_all().to_pylist() == [{"b": b"\xff\x00"}]
+
+
+def asked_slowly(api: Starlette, path: str, *messages: dict[str, Any]) -> list[dict[str, Any]]:
+    """What is answered to a request whose body goes on for ever after these messages."""
+    coming, sent = list(messages), list[dict[str, Any]]()
+
+    async def receive() -> dict[str, Any]:
+        return coming.pop(0) if coming else await asyncio.Future[dict[str, Any]]()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": [(b"host", b"localhost")]}
+    asyncio.run(api(scope, receive, send))
+    return sent
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.serving.bodies.BODY_S", 0.0)
+    half = {"type": "http.request", "body": b'{"token": ', "more_body": True}
+    api = api_of(tmp_path, "127.0.0.1")
+    for path in ("/session", "/query"):
+        head, body = asked_slowly(api, path, half)
+        assert head["status"] == 408
+        assert (b"connection", b"close") in head["headers"]
+        assert b"did not come within" in body["body"]
+
+
+def test_a_body_that_is_broken_off_is_no_mistake_of_ours(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    half = {"type": "http.request", "body": b'{"token": ', "more_body": True}
+    head, _ = asked_slowly(api_of(tmp_path, "127.0.0.1"), "/session", half, {"type": "http.disconnect"})
+    assert head["status"] == 400
+    assert caplog.text == ""
 
 
 @pytest.mark.parametrize(
