@@ -181,7 +181,7 @@ def operating_endpoints(on: Operating) -> list[Endpoint]:
             "POST",
             "/topics/{topic}/records",
             on.produce,
-            "Write a record.",
+            "Write a record. It goes on in the trace of the request (header traceparent).",
             change,
             body=body(key=_TEXT, value=_TEXT, headers=headers, partition=index),
             answer=record("topic", "partition", "offset"),
