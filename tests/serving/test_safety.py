@@ -23,6 +23,7 @@ from headrace.serving.api import build_api
 from headrace.serving.bodies import MAX_BODY_BYTES
 from headrace.serving.door import FAILED_PAUSE_S
 from headrace.serving.hub import Hub
+from headrace.serving.metrics import NodeMetrics
 from headrace.serving.source import Source
 from headrace.views.places import stores_at
 from tests.cli.command import HEADRACE
@@ -39,7 +40,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     """A node that others can reach, with both tokens."""
     feed = MemoryFeed(rows_at_once=1000)
     hub = Hub(stores_at(None, tmp_path_factory.mktemp("guarded") / "views"), lambda: feed)
-    api = build_api(hub, "0.0.0.0", Source(lambda: feed), Access(TOKEN, READ_TOKEN))
+    metrics = NodeMetrics(hub, lambda: "kafka_brokers 1\n")
+    api = build_api(hub, "0.0.0.0", Source(lambda: feed), Access(TOKEN, READ_TOKEN), metrics=metrics)
     with TestClient(api, "http://node.example:8080") as client:
         yield client
 
@@ -77,6 +79,15 @@ def test_who_may_look_may_not_change(guarded: TestClient) -> None:
         else:
             assert answer.status_code not in (403, 500), (method, path)
     assert seen == 4
+
+
+def test_metrics_are_for_who_may_look(guarded: TestClient) -> None:
+    assert guarded.get("/metrics").status_code == 401
+    for token in (TOKEN, READ_TOKEN):
+        answer = guarded.get("/metrics", headers={"Authorization": f"Bearer {token}"})
+        assert answer.status_code == 200
+        assert answer.text.startswith("kafka_brokers 1\n")
+        assert "headrace_log_up 1" in answer.text
 
 
 def test_a_session_is_opened_with_a_token_and_ended(guarded: TestClient) -> None:
