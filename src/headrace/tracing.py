@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.trace import Link, Span, SpanContext
 
-__all__ = ["HEADER", "MOST", "Traced", "is_on", "is_sampled", "sending", "shutdown", "span"]
+__all__ = ["HEADER", "MOST", "Traced", "is_on", "is_sampled", "passed_on", "sending", "shutdown", "span"]
 
 HEADER: Final = "traceparent"
 MOST: Final = 32
@@ -65,6 +65,11 @@ def is_sampled(traceparent: str | None) -> bool:
     return _context(traceparent) is not None
 
 
+def passed_on(traceparent: str) -> bool:
+    """Whether it is one that we only pass on: nothing is traced here, or nobody records its trace."""
+    return _SHAPE.fullmatch(traceparent) is not None and not (is_on() and is_sampled(traceparent))
+
+
 @contextmanager
 def span(
     name: str,
@@ -87,14 +92,14 @@ def span(
 
 
 @contextmanager
-def sending(topic: str, headers: list[tuple[str, bytes | None]]) -> Iterator[None]:
-    """Send records in a span, below ``TRACEPARENT`` if the environment has one: these headers, which all of them get,
+def sending(topic: str, headers: list[tuple[str, bytes | None]], above: str | None = None) -> Iterator[None]:
+    """Send records in a span, below the traceparent ``above`` if there is one: these headers, which all of them get,
     say so. Not if they have a traceparent already: that is kept."""
     if not is_on() or any(name == HEADER for name, _ in headers):
         yield
         return
-    above = [text for text in (os.environ.get("TRACEPARENT"),) if text]
-    with span(f"send {topic}", "producer", above, {"messaging.destination.name": topic}) as traced:
+    parents = [above] if above else []
+    with span(f"send {topic}", "producer", parents, {"messaging.destination.name": topic}) as traced:
         if traced.traceparent is not None:
             headers.append((HEADER, traced.traceparent.encode()))
         yield

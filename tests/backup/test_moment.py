@@ -8,6 +8,7 @@ import os
 import random
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from headrace import _kernel
 from headrace.backup.manifest import read_manifest
 from headrace.backup.restoring import check, restore
 from headrace.backup.saving import save
+from headrace.broker.broker import Broker
 from headrace.broker.markers import marker
 from headrace.errors import AlreadyExists, CorruptRange, InvalidInput, NotFound, StorageError
 from headrace.log import LogStore
@@ -24,6 +26,7 @@ from headrace.log.checked_file import read_checked
 from headrace.log.files import DiskFiles
 from headrace.log.partition import Origin
 from headrace.log.snapshot import take_cut, write_snapshot
+from headrace.testing.broker import EmbeddedBroker
 
 SMALL = {"internal.segment.bytes": "400"}
 TOPICS: dict[str, dict[str, str]] = {
@@ -184,6 +187,40 @@ def test_a_stopped_node_can_be_saved_and_what_it_gives_out_is_never_given_out_ag
     clusters = [node_of(tmp_path / name)["cluster_id"] for name in ("one", "two", "moved")]
     assert clusters[2] == original.cluster_id
     assert len({*clusters}) == 3
+
+
+def checked_in(data: Path) -> dict[str, bytes]:
+    """All checked files that lie in a folder itself, as they are now."""
+    found = {path.name: read_checked(DiskFiles(), path) for path in data.iterdir() if _is_checked(path)}
+    return {name: payload for name, payload in found.items() if payload is not None}
+
+
+def _is_checked(path: Path) -> bool:
+    return path.is_file() and path.suffix != ".previous" and path.read_bytes()[:4] == b"HRF1"
+
+
+def set_everything(broker: Broker, rate: float) -> None:
+    broker.dynamic_settings.change(broker.store, for_all={"num.partitions": "2"})
+    broker.group_configs.change("till", {"share.record.lock.duration.ms": "20000"})
+    broker.quotas.change("nightly", {"consumer_byte_rate": rate})
+    broker.store.new_producer_id()
+
+
+def test_all_that_a_broker_remembers_of_its_own_is_in_a_backup(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with EmbeddedBroker(data) as embedded:
+        for rate in (1.0, 2.0):  # so that there are previous versions too
+            embedded.look(partial(set_everything, rate=rate))
+    before = checked_in(data)
+    assert len(before) == 5
+    save(data, tmp_path / "backup", step)
+    restore(tmp_path / "backup", tmp_path / "restored", step, same_cluster=True)
+    after = checked_in(tmp_path / "restored")
+    assert after.keys() == before.keys()
+    told_anew = {"node", "producer-ids"}  # of which nothing is given out twice
+    assert {name: after[name] for name in after.keys() - told_anew} == {
+        name: before[name] for name in before.keys() - told_anew
+    }
 
 
 def test_files_that_did_not_change_are_shared_with_the_older_backup(tmp_path: Path) -> None:

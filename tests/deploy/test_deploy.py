@@ -70,6 +70,14 @@ def test_the_container_is_built_of_what_is_there_and_with_a_compiler_that_is_new
     assert int(python[1]) >= 11
 
 
+def test_the_container_has_what_a_node_can_be_told_to_use() -> None:
+    [install] = [line for line in said("RUN") if "/wheels/*.whl" in line]
+    found = re.search(r"/wheels/\*\.whl\)\[([a-z,]+)\]", install)
+    assert found is not None
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(found[1].split(",")) == {"postgres", "tracing"} <= set(extras)
+
+
 def test_the_container_runs_a_node_and_not_as_root() -> None:
     (command,) = said("CMD")
     (entry,) = said("ENTRYPOINT")

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from headrace.errors import InvalidQuery, UnknownTopic
+from headrace.errors import InvalidQuery, ServerAway, UnknownTopic
 from headrace.operations.cluster import PartitionOffsets
 from headrace.operations.filters import Wanted
 from headrace.operations.positions import Position, Relative
-from headrace.serving import pacing
+from headrace.serving import pacing, reading
 from headrace.serving.deliveries import Deliveries
 from headrace.serving.feeds import Feeds
 from headrace.serving.graph import graph
@@ -95,6 +99,110 @@ def test_long_values_are_cut_and_said_to_be() -> None:
 def test_filters_look_for_text_in_keys_and_values(feed: MemoryFeed, wanted: Wanted, count: int) -> None:
     assert len(newest(feed, "orders", 100, wanted).records) == count
     assert len(from_place(feed, "orders", Position(Relative.BEGINNING), 100, wanted).records) == count
+
+
+class Heavy(MemoryFeed):
+    """A topic with large records: one in a batch, counted as they are read."""
+
+    def __init__(self, records: int, size: int, partitions: int = 1) -> None:
+        super().__init__(rows_at_once=1)
+        self.read_bytes = 0
+        self.create("heavy", partitions)
+        for at in range(records):
+            self.append("heavy", f"k{at}".encode(), bytes(size), partition=at % partitions)
+
+    def read(self, *where: Any, max_bytes: int = 0) -> Iterator[pa.RecordBatch]:
+        for batch in super().read(*where, max_bytes=max_bytes):
+            self.read_bytes += batch.nbytes
+            yield batch
+
+
+def test_looking_for_the_newest_reads_few_bytes_however_large_records_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "SCAN_BYTES", 400_000)
+    monkeypatch.setattr(reading, "PIECE_BYTES", 100_000)
+    feed = Heavy(2000, 10_000)
+    found = newest(feed, "heavy", 1000, EVERYTHING)
+    assert feed.read_bytes < 420_000
+    assert not found.complete
+    assert [row["offset"] for row in found.records] == list(range(2000 - len(found.records), 2000))
+    assert len(found.records) > 30
+    feed.read_bytes = 0
+    few = newest(feed, "heavy", 5, EVERYTHING)
+    assert (few.complete, len(few.records), feed.read_bytes < 200_000) == (True, 5, True)
+    feed.read_bytes = 0
+    nothing = newest(feed, "heavy", 5, Wanted(key="nobody"))
+    assert (nothing.complete, nothing.records, feed.read_bytes < 420_000) == (False, [], True)
+
+
+def test_looking_for_the_newest_ends_in_its_time_within_a_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = itertools.count()  # a second for every look at the clock
+    monkeypatch.setattr(reading, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    monkeypatch.setattr(reading, "SCAN_S", 25.0)
+    found = newest(Heavy(100, 1000), "heavy", 50, EVERYTHING)
+    assert (found.scanned < 30, found.complete) == (True, False)
+    assert [row["offset"] for row in found.records] == list(range(84, 100))
+
+
+def test_what_was_looked_at_to_the_start_is_complete_however_long_it_took(
+    feed: MemoryFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "SCAN_RECORDS", 40)
+    found = newest(feed, "orders", 100, EVERYTHING)
+    assert (found.scanned, found.complete, len(found.records)) == (40, True, 40)
+
+
+def test_one_answer_holds_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "SHOWN_BYTES", 100_000)
+    feed = Heavy(200, 10_000)
+    whole = reading.WHOLE_CHARACTERS
+    found = from_place(feed, "heavy", Position(Relative.BEGINNING), 100, EVERYTHING, characters=whole)
+    assert (len(found.records), found.next, found.complete) == (10, {0: 10}, False)
+    late = newest(feed, "heavy", 100, EVERYTHING, characters=whole)
+    assert (len(late.records), late.complete) == (16, False)
+
+
+def test_a_frame_of_large_records_is_bounded_and_the_next_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pacing, "FRAME_BYTES", 100_000)
+    feed = Heavy(400, 10_000, partitions=2)
+    follower = Follower(Feeds(lambda: feed), "heavy", {0: 0, 1: 0})
+    seen, unseen, frames, last = 0, 0, 0, []
+    while (frame := follower.take(follower.ends())) is not None:
+        seen, unseen, frames = seen + frame["count"] - frame["unseen"], unseen + frame["unseen"], frames + 1
+        last = sorted((row["partition"], row["offset"]) for row in frame["rows"])
+        assert feed.read_bytes < 115_000 * frames
+    assert seen + unseen == 400
+    assert frames == 2
+    assert last == [(partition, offset) for partition in (0, 1) for offset in range(196, 200)]
+
+
+def test_a_frame_ends_in_its_time_and_all_partitions_get_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pacing, "FRAME_S", -1.0)
+    feed = Heavy(12, 10, partitions=3)
+    follower = Follower(Feeds(lambda: feed), "heavy", {})
+    turns = []
+    while (frame := follower.take(follower.ends())) is not None:
+        turns += [(row["partition"], row["offset"]) for row in frame["rows"]]
+    assert turns == [(partition, offset) for offset in range(4) for partition in range(3)]
+
+
+def test_what_a_frame_that_failed_had_looked_at_is_in_the_next_one(
+    feed: MemoryFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    follower = Follower(Feeds(lambda: feed), "orders", {0: 0, 1: 0})
+    read = feed.read
+
+    def broken(topic: str, partition: int, *more: Any, **named: Any) -> Iterator[pa.RecordBatch]:
+        if partition == 1:
+            raise ServerAway("nobody answers")
+        return read(topic, partition, *more, **named)
+
+    monkeypatch.setattr(feed, "read", broken)
+    with pytest.raises(ServerAway):
+        follower.take({0: 20, 1: 20})
+    monkeypatch.undo()
+    frame = follower.take({0: 20, 1: 20})
+    assert frame is not None
+    assert frame["count"] == 40
 
 
 def test_a_frame_is_bounded_and_counts_what_it_leaves_out(feed: MemoryFeed, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,16 +10,20 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.testclient import TestClient
 
 from headrace.node import Tokens, WebAddress, WebAddressFailed, ensure_guarded
 from headrace.serving.access import COOKIE, SESSION_S, Access, Role
+from headrace.serving.answers import ARROW
 from headrace.serving.api import build_api
 from headrace.serving.bodies import MAX_BODY_BYTES
 from headrace.serving.door import FAILED_PAUSE_S
 from headrace.serving.hub import Hub
+from headrace.serving.metrics import NodeMetrics
 from headrace.serving.source import Source
 from headrace.views.places import stores_at
 from tests.cli.command import HEADRACE
@@ -35,7 +40,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     """A node that others can reach, with both tokens."""
     feed = MemoryFeed(rows_at_once=1000)
     hub = Hub(stores_at(None, tmp_path_factory.mktemp("guarded") / "views"), lambda: feed)
-    api = build_api(hub, "0.0.0.0", Source(lambda: feed), Access(TOKEN, READ_TOKEN))
+    metrics = NodeMetrics(hub, lambda: "kafka_brokers 1\n")
+    api = build_api(hub, "0.0.0.0", Source(lambda: feed), Access(TOKEN, READ_TOKEN), metrics=metrics)
     with TestClient(api, "http://node.example:8080") as client:
         yield client
 
@@ -73,6 +79,15 @@ def test_who_may_look_may_not_change(guarded: TestClient) -> None:
         else:
             assert answer.status_code not in (403, 500), (method, path)
     assert seen == 4
+
+
+def test_metrics_are_for_who_may_look(guarded: TestClient) -> None:
+    assert guarded.get("/metrics").status_code == 401
+    for token in (TOKEN, READ_TOKEN):
+        answer = guarded.get("/metrics", headers={"Authorization": f"Bearer {token}"})
+        assert answer.status_code == 200
+        assert answer.text.startswith("kafka_brokers 1\n")
+        assert "headrace_log_up 1" in answer.text
 
 
 def test_a_session_is_opened_with_a_token_and_ended(guarded: TestClient) -> None:
@@ -118,12 +133,17 @@ def _cookie(value: str) -> Headers:
     return Headers({"Cookie": f"{COOKIE}={value}"})
 
 
+def api_of(folder: Path, host: str, *tokens: str) -> Starlette:
+    """An API without views, of a node that listens there."""
+    feed = MemoryFeed(rows_at_once=1000)
+    hub = Hub(stores_at(None, folder / "views"), lambda: feed)
+    return build_api(hub, host, Source(lambda: feed), Access(*tokens))
+
+
 @contextmanager
 def asked_from(folder: Path, *addresses: str) -> Iterator[list[TestClient]]:
     """Clients at these addresses of a node with a token."""
-    feed = MemoryFeed(rows_at_once=1000)
-    hub = Hub(stores_at(None, folder / "views"), lambda: feed)
-    api = build_api(hub, "0.0.0.0", Source(lambda: feed), Access(TOKEN))
+    api = api_of(folder, "0.0.0.0", TOKEN)
     with TestClient(api, "http://node.example", client=(addresses[0], 1)) as first:
         yield [first, *(TestClient(api, "http://node.example", client=(one, 1)) for one in addresses[1:])]
 
@@ -222,6 +242,56 @@ def test_other_sites_change_nothing_even_with_a_session(
         assert guarded.request(method, path, headers={**BEARER, **headers}, json={}).status_code == 403
 
 
+SAME = {"Sec-Fetch-Site": "same-origin"}
+
+
+@pytest.mark.parametrize(
+    ("host", "said", "status"),
+    [
+        ("node.example", {"Origin": "https://node.example", **SAME}, 200),  # a proxy that keeps the name
+        ("node.example", {"Origin": "https://node.example"}, 200),  # for a browser that says no more
+        ("node.example", {"Origin": "https://node.example:8443", **SAME}, 200),  # one that leaves the port away
+        ("127.0.0.1:8080", {"Origin": "https://node.example", **SAME}, 200),  # one that has a name of its own
+        ("127.0.0.1:8080", {"Origin": "https://node.example"}, 403),
+        ("127.0.0.1:8080", {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}, 403),
+        ("127.0.0.1:8080", {"Origin": "https://evil.node.example", "Sec-Fetch-Site": "same-site"}, 403),
+        ("node.example", {"Origin": "https://node.example", "Sec-Fetch-Site": "cross-site"}, 403),
+        ("127.0.0.1:8080", {"Origin": "https://node.example", "Sec-Fetch-Site": "none"}, 403),
+        ("", {"Origin": "null"}, 403),
+    ],
+)
+def test_the_page_works_behind_a_proxy_on_this_machine(
+    tmp_path: Path, host: str, said: dict[str, str], status: int
+) -> None:
+    with TestClient(api_of(tmp_path, "127.0.0.1", TOKEN), "http://127.0.0.1:8080") as client:
+        forwarded = {"Host": host, "X-Forwarded-Proto": "https"}
+        assert client.get("/", headers=forwarded).status_code == 200
+        assert client.get("/views", headers={**forwarded, **SAME}).status_code == 401
+        answer = client.post("/session", json={"token": TOKEN}, headers={**forwarded, **said})
+        assert answer.status_code == status, answer.text
+        assert client.get("/views", headers={**BEARER, **forwarded}).status_code == 200
+
+
+def test_a_strange_name_gets_nothing_of_a_node_without_a_token_whatever_a_page_says(tmp_path: Path) -> None:
+    with TestClient(api_of(tmp_path, "127.0.0.1"), "http://127.0.0.1:8080") as client:
+        strange = {"Host": "evil.example:8080", "Origin": "http://evil.example:8080", **SAME}
+        for method, path in (("GET", "/"), ("GET", "/views"), ("GET", "/version"), ("POST", "/query")):
+            assert client.request(method, path, headers=strange).status_code == 403, path
+        proxied = {"Origin": "https://node.example", **SAME}
+        assert client.post("/query", json={"sql": "SELECT 1"}, headers=proxied).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["[::1", "[", "a]b", "[v1.x", "evil.example@[::1"])
+def test_what_can_be_no_name_is_refused(tmp_path: Path, host: str) -> None:
+    for api in (api_of(tmp_path, "127.0.0.1"), api_of(tmp_path, "0.0.0.0", TOKEN)):
+        client = TestClient(api, "http://127.0.0.1:8080")
+        for said in ({"Host": host.encode()}, {"Origin": f"http://{host}".encode()}):
+            answer = client.post("/session", headers={name.encode(): text for name, text in said.items()})
+            assert answer.status_code == 403, said
+            assert answer.json()["error"]
+            assert "content-security-policy" in answer.headers
+
+
 @pytest.mark.parametrize(
     "path",
     [
@@ -274,6 +344,79 @@ def test_bodies_are_bounded_json_and_of_known_fields(shop: Site) -> None:
         assert answer.status_code == 400, body
         assert answer.json()["error"]
     assert shop.client.post(path, content=b'{"value": "\\ud800"}').status_code == 400
+
+
+DEEP = "[" * 200_000
+DIGITS = "9" * 5000
+
+
+@pytest.mark.parametrize("text", [f"0:{DIGITS}", f"{DIGITS}:0", "0", "0:", ":0", "-1:0", "\u0660:\u0660"])
+def test_places_of_dead_letters_that_can_be_none_are_refused(shop: Site, text: str) -> None:
+    answer = shop.client.post("/dead-letters/t1/redrive", json={"letters": [text]})
+    assert answer.status_code == 400
+    assert "is not PARTITION:OFFSET" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("to", [f"@-{DIGITS}m", f"@{DIGITS}", DIGITS, f"-{DIGITS}"])
+def test_places_in_a_log_that_can_be_none_are_refused(shop: Site, to: str) -> None:
+    for position in (to, to[:100]):
+        assert shop.client.post("/groups/billing", json={"to": position}).status_code == 400
+    assert shop.client.get("/topics/orders/records", params={"from": to[:4000]}).status_code == 400
+
+
+@pytest.mark.parametrize("body", [DEEP, DIGITS, '{"sql": ' + DEEP, '{"sql": "SELECT ?", "params": [' + DIGITS + "]}"])
+def test_json_that_python_does_not_take_is_no_query(shop: Site, body: str) -> None:
+    answer = shop.client.post("/query", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+    assert answer.json()["error"]
+    assert shop.client.post("/session", content=body).status_code == 400
+
+
+def test_nested_keys_and_conditions_end_somewhere(shop: Site) -> None:
+    deep = DEEP[:15_000]
+    assert shop.client.get(f"/views/sales/{deep}").status_code == 400
+    assert shop.client.get("/views/sales", params={"where": f"tags={deep}"}).status_code == 400
+
+
+def test_bytes_of_sql_are_base64_as_those_of_views(shop: Site) -> None:
+    told = shop.query("SELECT x'ff00' AS b, 'text' AS t")
+    assert told["rows"] == [["/wA=", "text"]]
+    assert [column["type"] for column in told["columns"]] == ["binary", "string"]
+    arrow = shop.client.post("/query", json={"sql": "SELECT x'ff00' AS b"}, headers={"Accept": ARROW})
+    assert pa.ipc.open_stream(arrow.content).read_all().to_pylist() == [{"b": b"\xff\x00"}]
+
+
+def asked_slowly(api: Starlette, path: str, *messages: dict[str, Any]) -> list[dict[str, Any]]:
+    """What is answered to a request whose body goes on for ever after these messages."""
+    coming, sent = list(messages), list[dict[str, Any]]()
+
+    async def receive() -> dict[str, Any]:
+        return coming.pop(0) if coming else await asyncio.Future[dict[str, Any]]()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": [(b"host", b"localhost")]}
+    asyncio.run(api(scope, receive, send))
+    return sent
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.serving.bodies.BODY_S", 0.0)
+    half = {"type": "http.request", "body": b'{"token": ', "more_body": True}
+    api = api_of(tmp_path, "127.0.0.1")
+    for path in ("/session", "/query"):
+        head, body = asked_slowly(api, path, half)
+        assert head["status"] == 408
+        assert (b"connection", b"close") in head["headers"]
+        assert b"did not come within" in body["body"]
+
+
+def test_a_body_that_is_broken_off_is_no_mistake_of_ours(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    half = {"type": "http.request", "body": b'{"token": ', "more_body": True}
+    head, _ = asked_slowly(api_of(tmp_path, "127.0.0.1"), "/session", half, {"type": "http.disconnect"})
+    assert head["status"] == 400
+    assert caplog.text == ""
 
 
 @pytest.mark.parametrize(

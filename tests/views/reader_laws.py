@@ -60,6 +60,30 @@ class ReaderLaws:
         assert chosen.rows == [(3, "EU")]
         assert [column.name for column in chosen.columns] == ["orders", "region"]
 
+    def test_who_does_not_say_how_many_is_told_of_more(self, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("headrace.views.question.DEFAULT_LIMIT", 2)
+        build = opened.store.begin(spec(), TOPIC_ID)
+        for start, counts in ((0, (1, False)), (1, (2, False)), (2, (2, True))):
+            opened.store.apply(build, 0, batch(sale(f"region {start}"), start=start), start + 1)
+            answer = opened.reader.select(("shop", "sales"), asked(spec()))
+            assert (len(answer.rows), answer.truncated) == counts
+        for limit, count in (("2", 2), ("3", 3), ("all", 3), ("5000000", 3), ("0", 0)):
+            answer = opened.reader.select(("shop", "sales"), asked(spec(), limit=limit))
+            assert (len(answer.rows), answer.truncated) == (count, False)
+
+    def test_an_answer_that_is_too_large_is_refused_and_smaller_ones_are_not(
+        self, opened: Opened, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("headrace.views.statement.ANSWER_BYTES", 1 << 20)
+        build = opened.store.begin(spec(), TOPIC_ID)
+        opened.store.apply(build, 0, batch(*(sale(f"{at} {'x' * 1000}") for at in range(1500))), 1500)
+        for limit in ("all", "1500", "2000000"):
+            with pytest.raises(InvalidQuery, match="larger than 1 MiB") as refused:
+                opened.reader.select(("shop", "sales"), asked(spec(), limit=limit))
+            assert "limit and offset" in str(refused.value)
+        assert len(opened.reader.select(("shop", "sales"), asked(spec(), limit="800")).rows) == 800
+        assert len(opened.reader.select(("shop", "sales"), asked(spec(), limit="all", select="revenue")).rows) == 1500
+
     def test_decimals_compare_as_numbers(self, opened: Opened) -> None:
         build = opened.store.begin(spec(EVERY_TYPE, ["id"]), TOPIC_ID)
         prices = ["9.5000", "10.0000", "-3.0000"]

@@ -5,7 +5,8 @@ else what is set for all others, and each client id has its rate for itself. All
 over eleven windows of a second, the last one under way, so a client may send ten seconds' worth at once. Who is over is
 told to wait for so long that the rate is right again (``throttle_time_ms``), and meanwhile its connection is not read.
 What it sent is taken. A fetch that is over is answered without records; one that is larger than would ever be allowed
-gets them if the client has had nothing else within the windows (with Kafka it never would).
+gets them if the client has had nothing else within the windows (with Kafka it never would). A fetch of a share group
+is always answered with its records, as they are acquired; then the client is silent for all that was over.
 
 They are kept in the data folder (``client-quotas``, a checked file: JSON of ``[[client id or null, {name: rate}]]``).
 As long as none is set, a request costs one look at a flag.
@@ -166,6 +167,16 @@ class Quotas:
         if wait_ms and not may:
             rate.add(-size, now)
         return self._muted(connection, CONSUMER, wait_ms), may or not wait_ms
+
+    def shared(self, connection: Connection, client_id: str, size: int) -> int:
+        """So many bytes of records were acquired and are sent: how long the client is to be silent."""
+        allowed = self.allowed(CONSUMER, client_id)
+        if allowed is None or not size:
+            return 0
+        now = self._clock.monotonic()
+        rate = self._rate(CONSUMER, client_id)
+        rate.add(size, now)
+        return self._muted(connection, CONSUMER, throttle_ms(rate, allowed, now))
 
     def most_at_once(self, client_id: str) -> int | None:
         """What one fetch may bring at most so that it does not go over by itself."""

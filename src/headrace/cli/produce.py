@@ -107,7 +107,7 @@ def produce(
         empty_is_null=empty_as_null,
     )
     headers: list[tuple[str, bytes | None]] = [(n, v.encode()) for n, v in name_values(header, "--header").items()]
-    with _input(file) as lines, tracing.sending(topic, headers):
+    with _input(file) as lines, tracing.sending(topic, headers, os.environ.get("TRACEPARENT")):
         cluster = Cluster(log, client_settings(client))
         delivery = _Delivery(cluster, topic, codec, acks, partition, headers)
         name = "standard input" if file is None or str(file) == "-" else str(file)

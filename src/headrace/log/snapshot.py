@@ -35,7 +35,7 @@ __all__ = ["SNAPSHOTS", "Cut", "take_cut", "write_snapshot"]
 SNAPSHOTS = "~snapshots"
 """Where snapshots lie in a data folder; tools pass over names that begin so."""
 
-_SETTINGS = ("dynamic-settings", "group-settings")
+_SETTINGS = ("dynamic-settings", "group-settings", "client-quotas")
 
 
 @dataclass(frozen=True, slots=True)

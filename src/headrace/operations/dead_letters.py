@@ -8,6 +8,7 @@ fences the first.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -215,7 +216,7 @@ def letter_json(topic: str, letter: Letter) -> dict[str, Any]:
 
 def place_of(text: str) -> tuple[int, int]:
     """PARTITION:OFFSET as numbers."""
-    partition, colon, offset = text.partition(":")
-    if not (colon and partition.isdecimal() and offset.isdecimal()):
+    found = re.fullmatch(r"(\d{1,10}):(\d{1,19})", text, re.ASCII)
+    if found is None:
         raise InvalidRequest(f"{text!r} is not PARTITION:OFFSET.", hint="`headrace dlq show` names dead letters so")
-    return int(partition), int(offset)
+    return int(found[1]), int(found[2])

@@ -12,7 +12,7 @@ from headrace.errors import InvalidRequest
 __all__ = ["Position", "Relative", "parse_position", "parse_time"]
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_SPAN = re.compile(r"-(\d+)(ms|s|m|h|d|w)")
+_SPAN = re.compile(r"-(\d{1,18})(ms|s|m|h|d|w)")
 
 
 class Relative(Enum):

@@ -21,8 +21,10 @@ def send_record(
     value: str | None,
     headers: Mapping[str, str | None],
     partition: int | None = None,
+    traceparent: str | None = None,
 ) -> dict[str, Any]:
-    """Write a record to a topic that must exist; where it lies then. The key chooses the partition, if none is said."""
+    """Write a record to a topic that must exist; where it lies then. The key chooses the partition, if none is said.
+    ``traceparent`` is that of whoever asks for it: the record goes on in that trace, if its headers name no other."""
     from confluent_kafka import KafkaException
 
     places = {index for _, index in cluster.partitions(topic)}
@@ -32,6 +34,8 @@ def send_record(
         )
     told: list[Any] = []
     carried = [(name, None if text is None else text.encode()) for name, text in headers.items()]
+    if traceparent and tracing.HEADER not in headers and tracing.passed_on(traceparent):
+        carried.append((tracing.HEADER, traceparent.encode()))
     producer = cluster.producer(enable_idempotence=True, message_timeout_ms=int(PATIENCE_S * 1000), linger_ms=0)
     sent: dict[str, Any] = {
         "key": None if key is None else key.encode(),
@@ -42,7 +46,7 @@ def send_record(
     if partition is not None:
         sent["partition"] = partition
     try:
-        with tracing.sending(topic, carried):
+        with tracing.sending(topic, carried, traceparent):
             producer.produce(topic, **sent)
             producer.flush(PATIENCE_S + 1)
     except KafkaException as error:

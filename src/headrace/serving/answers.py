@@ -11,6 +11,7 @@ from typing import Any
 from starlette.responses import Response
 
 from headrace.errors import AlreadyExists, HeadraceError, InvalidInput, NotFound, NotNow, RecordTooLarge
+from headrace.serving.bodies import BodyTooSlow
 from headrace.serving.door import TooManyGuesses
 from headrace.views.store import Answer, Offsets, version
 
@@ -27,6 +28,7 @@ _STATUSES = (
     (AlreadyExists, 409),
     (NotNow, 409),
     (TooManyGuesses, 429),
+    (BodyTooSlow, 408),
     (InvalidInput, 400),
 )
 
@@ -41,11 +43,13 @@ def json_response(value: Any, status: int = 200, headers: dict[str, str] | None 
 
 
 def failure(error: HeadraceError, status: int | None = None) -> Response:
-    """An error as its reader gets it: a sentence, perhaps a detail and a hint."""
+    """An error as its reader gets it: a sentence, perhaps a detail and a hint. The rest of a body that was not read is
+    not waited for."""
     if status is None:
         status = next((code for kind, code in _STATUSES if isinstance(error, kind)), 503)
     told = {"error": error.message, "detail": error.detail, "hint": error.hint}
-    return json_response({name: text for name, text in told.items() if text}, status)
+    headers = {"Connection": "close"} if isinstance(error, BodyTooSlow | RecordTooLarge) else None
+    return json_response({name: text for name, text in told.items() if text}, status, headers)
 
 
 def table_response(
@@ -61,7 +65,7 @@ def table_response(
         return Response(_csv(names, answer.rows), 200, headers, "text/csv; charset=utf-8")
     columns = [{"name": column.name, "type": column.type} for column in answer.columns]
     rows = [dict(zip(names, _exact(row) if exact else row, strict=True)) for row in answer.rows]
-    return json_response({**about, "columns": columns, "rows": rows}, headers=headers)
+    return json_response({**about, "columns": columns, "rows": rows, "truncated": answer.truncated}, headers=headers)
 
 
 def _arrow(answer: Answer) -> bytes:

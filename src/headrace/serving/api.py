@@ -72,7 +72,8 @@ def build_api(
     metrics: NodeMetrics | None = None,
 ) -> Starlette:
     """The app over a hub; ``host`` is where it listens, ``source`` the log that is looked at."""
-    door = Door(access or Access())
+    access = access or Access()
+    door = Door(access)
     feeds, sampler = Feeds(source.open_feed), Sampler(source.connect)
     asking = Asking(hub, feeds, sampler, source.asked)
     watching, viewing = Watching(asking), Viewing(asking, limits or SqlLimits(), door)
@@ -105,7 +106,7 @@ def build_api(
     return Starlette(
         routes=[*_routes(endpoints, door), Route("/openapi.json", described), *_page_routes()],
         lifespan=lifespan,
-        middleware=[Middleware(Guard, host=host)],
+        middleware=[Middleware(Guard, host=host, token_needed=access.needed)],
         exception_handlers={HeadraceError: _told, HTTPException: _refused},
     )
 

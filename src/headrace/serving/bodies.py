@@ -1,17 +1,20 @@
-"""Bodies of requests: bounded, JSON, and what their schema says. Only the few words of JSON Schema that we use."""
+"""Bodies of requests: bounded in size and time, JSON, and what their schema says. Only the few words of JSON Schema
+that we use."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
-from headrace.errors import InvalidQuery, RecordTooLarge
+from headrace.errors import InvalidInput, InvalidQuery, RecordTooLarge
 
-__all__ = ["MAX_BODY_BYTES", "body_of", "fields_of"]
+__all__ = ["MAX_BODY_BYTES", "BodyTooSlow", "body_of", "fields_of"]
 
 MAX_BODY_BYTES = 1 << 20
+BODY_S = 30.0
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "string": str,
     "integer": int,
@@ -22,14 +25,24 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 }
 
 
+class BodyTooSlow(InvalidInput):
+    """A body that did not come in its time."""
+
+
 async def body_of(request: Request) -> bytes:
-    """The body; RecordTooLarge if it is larger than bodies may be."""
-    found = b""
-    async for piece in request.stream():
-        found += piece
-        if len(found) > MAX_BODY_BYTES:
-            raise RecordTooLarge(f"a request has at most {MAX_BODY_BYTES} bytes")
-    return found
+    """The body; RecordTooLarge if it is larger than bodies may be, BodyTooSlow if it does not come."""
+    found = bytearray()
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for piece in request.stream():
+                found += piece
+                if len(found) > MAX_BODY_BYTES:
+                    raise RecordTooLarge(f"a request has at most {MAX_BODY_BYTES} bytes")
+    except TimeoutError:
+        raise BodyTooSlow(f"the body of the request did not come within {BODY_S:g} s") from None
+    except ClientDisconnect:
+        raise InvalidQuery("the request was broken off") from None
+    return bytes(found)
 
 
 async def fields_of(request: Request, schema: dict[str, Any]) -> dict[str, Any]:

@@ -136,6 +136,7 @@ _STATUSES = {
     403: "refused: another site, another name, or a role that may only look",
     404: "there is no such thing",
     405: "the path has no such method",
+    408: "the body did not come in time",
     409: "not now: the state is another one",
     413: "the body is too large",
     429: "too many at once",

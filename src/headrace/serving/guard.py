@@ -1,8 +1,13 @@
 """Who may ask: browsers only from our own page, and only under a name that is ours.
 
-A node that listens on the loopback interface answers only to loopback names, so a page of a stranger whose name was
-pointed at 127.0.0.1 gets nothing. A POST with an Origin must come from the page that we serve. Every answer forbids
-what pages do not need, also where something broke: then it says that, and the log says what.
+A node that listens on the loopback interface and asks for no token answers only to loopback names: so a page of a
+stranger whose name was pointed at 127.0.0.1 gets nothing. One that asks for a token answers to any name, as a proxy
+beside it has another: the stranger's page has neither the token nor the cookie, which the browser keeps by name.
+
+What changes something must come from the page that we serve. A browser says so (Sec-Fetch-Site, which no page can
+set), whatever names a proxy has put in between; one that does not say it sends an Origin that is the name asked for.
+
+Every answer forbids what pages do not need, also where something broke: then it says that, and the log says what.
 """
 
 from __future__ import annotations
@@ -34,11 +39,12 @@ _logger = logging.getLogger(__name__)
 
 
 class Guard:
-    """Around the app: refuses what is not ours to answer. ``host`` is where the node listens."""
+    """Around the app: refuses what is not ours to answer. ``host`` is where the node listens, ``token_needed`` whether
+    it asks for one."""
 
-    def __init__(self, app: ASGIApp, host: str) -> None:
+    def __init__(self, app: ASGIApp, host: str, *, token_needed: bool) -> None:
         self._app = app
-        self._loopback = _is_loopback(host)
+        self._loopback_only = _is_loopback(host) and not token_needed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -71,15 +77,26 @@ class Guard:
 
     def _refusal(self, method: str, headers: Headers) -> str | None:
         host = headers.get("host", "")
-        if self._loopback and not _is_loopback(urlsplit(f"//{host}").hostname or ""):
+        name = _name_in(host)
+        if name is None or (self._loopback_only and not _is_loopback(name)):
             return f"this node does not answer to the name {host!r}"
-        if method in ("GET", "HEAD", "OPTIONS"):
+        if method in ("GET", "HEAD", "OPTIONS") or _is_of_our_page(host, headers):
             return None
-        origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != host:
-            return "requests from other sites are refused"
-        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-            return "requests from other sites are refused"
+        return "requests from other sites are refused"
+
+
+def _is_of_our_page(host: str, headers: Headers) -> bool:
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    if site == "same-origin":
+        return True
+    return site in (None, "none") and origin in (None, f"http://{host}", f"https://{host}")
+
+
+def _name_in(host: str) -> str | None:
+    """The name without its port; None if it can be none."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
         return None
 
 

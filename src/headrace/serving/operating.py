@@ -100,12 +100,10 @@ class Operating:
 
     async def produce(self, said: Said) -> Any:
         """Write a record."""
-        name = topic_of(said)
-        return await self._on.ask(
-            lambda cluster: send_record(
-                cluster, name, said.get("key"), said.get("value"), said.get("headers") or {}, said.get("partition")
-            )
-        )
+        name, request = topic_of(said), said["request"]
+        key, value, headers = said.get("key"), said.get("value"), said.get("headers") or {}
+        index, above = said.get("partition"), request.headers.get("traceparent")
+        return await self._on.ask(lambda cluster: send_record(cluster, name, key, value, headers, index, above))
 
     async def groups(self, _: Said) -> Any:
         """All groups."""

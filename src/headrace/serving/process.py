@@ -36,6 +36,7 @@ from headrace.feed.cluster import Cluster
 from headrace.feed.membership import VIEWS_GROUPS, Membership
 from headrace.serving.access import Access
 from headrace.serving.api import build_api
+from headrace.serving.connections import server_config
 from headrace.serving.hub import Hub
 from headrace.serving.log_metrics import log_text
 from headrace.serving.metrics import NodeMetrics, text_from
@@ -47,7 +48,6 @@ from headrace.views.store import Stores
 __all__ = ["main"]
 
 _PR_SET_PDEATHSIG = 1
-GRACE_S = 1
 
 
 def main() -> None:
@@ -67,14 +67,7 @@ def main() -> None:
     source = Source(lambda: open_feed(bootstrap, files, client), bootstrap, client)
     hub = Hub(stores, source.open_feed, lambda: os._exit(1), sharing)
     access = Access(told.get("token"), told.get("read_token"))
-    config = uvicorn.Config(
-        build_api(hub, told["host"], source, access, metrics=NodeMetrics(hub, _log_metrics(told))),
-        log_config=None,
-        access_log=False,
-        lifespan="on",
-        server_header=False,
-        timeout_graceful_shutdown=GRACE_S,
-    )
+    config = server_config(build_api(hub, told["host"], source, access, metrics=NodeMetrics(hub, _log_metrics(told))))
     listener = socket.socket(fileno=int(told["socket"]))
     asyncio.run(_Server(config, hub).serve([listener]))
 

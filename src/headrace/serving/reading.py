@@ -24,13 +24,19 @@ SHOWN_CHARACTERS = 4096
 WHOLE_CHARACTERS = 1 << 20
 SCAN_S = 5.0
 SCAN_RECORDS = 500_000
+SCAN_BYTES = 256 << 20
+SHOWN_BYTES = 32 << 20
+"""Of keys and values in one answer."""
 CHUNK_BYTES = 2 << 20
 CHUNK_OFFSETS = 5_000
+PIECE_OFFSETS, PIECE_BYTES = 16, 16 << 20
+"""Looking backwards begins with so many offsets, and goes on in pieces of about so many bytes."""
 
 
 @dataclass
 class Found:
-    """What was found. ``next`` is where reading goes on; ``complete``: there is nothing more now."""
+    """What was found. ``next`` is where reading goes on; ``complete``: looking was not broken off before there was
+    enough, or nothing more."""
 
     records: list[dict[str, Any]] = field(default_factory=list)
     next: Offsets = field(default_factory=dict)
@@ -44,15 +50,27 @@ class Found:
 
 
 class _Budget:
-    """How much may be looked at for one request."""
+    """How much may be looked at for one request, and how much answered."""
 
     def __init__(self) -> None:
         self._deadline = time.monotonic() + SCAN_S
-        self.scanned = 0
+        self.scanned = self.shown_bytes = self._bytes = 0
+
+    def count(self, batch: pa.RecordBatch) -> None:
+        """A batch was read."""
+        self.scanned += batch.num_rows
+        self._bytes += batch.nbytes
 
     @property
     def spent(self) -> bool:
-        return self.scanned >= SCAN_RECORDS or time.monotonic() > self._deadline
+        """Whether this was enough."""
+        if self.scanned >= SCAN_RECORDS or self._bytes >= SCAN_BYTES or self.shown_bytes >= SHOWN_BYTES:
+            return True
+        return time.monotonic() > self._deadline
+
+    def piece(self, offsets: int) -> int:
+        """As many offsets, but no more than what was seen lets expect to be a piece."""
+        return max(1, min(offsets, PIECE_BYTES * self.scanned // self._bytes)) if self._bytes else offsets
 
 
 def rows_of(topic: str, partition: int, batch: pa.RecordBatch, characters: int = SHOWN_CHARACTERS) -> Iterator[Any]:
@@ -122,9 +140,10 @@ def _read_on(
     characters: int,
 ) -> None:
     for batch in feed.read(topic, index, found.next[index], end, max_bytes=CHUNK_BYTES):
-        budget.scanned += batch.num_rows
+        budget.count(batch)
         rows = list(rows_of(topic, index, wanted.of(batch).slice(0, room), characters))
         found.records += rows
+        budget.shown_bytes += _shown_bytes(rows, characters)
         room -= len(rows)
         if room <= 0:
             found.next[index] = rows[-1]["offset"] + 1
@@ -148,25 +167,60 @@ def newest(
     found, budget = Found(next={index: end for index, (_, end) in bounds.items()}), _Budget()
     ends = {index: end for index, (start, end) in bounds.items() if start < end}
     counts = dict.fromkeys(bounds, 0)
-    step = limit + 16 if wanted.everything else CHUNK_OFFSETS
+    most = limit + 16 if wanted.everything else CHUNK_OFFSETS
+    step = min(most, PIECE_OFFSETS)
     while ends and not budget.spent:
         for index, end in list(ends.items()):
             start = max(bounds[index][0], end - step)
-            rows: list[dict[str, Any]] = []
-            for batch in feed.read(topic, index, start, end, max_bytes=CHUNK_BYTES):
-                budget.scanned += batch.num_rows
-                rows += rows_of(topic, index, wanted.of(batch), characters)
-                rows = rows[-limit:]
-            found.records += rows
+            rows, to_the_end = _last_of(feed, topic, index, range(start, end), limit, wanted, budget, characters)
+            if not to_the_end and found.records:
+                break  # there are newer ones that nobody looked at: these are shown only if there is nothing else
+            found.records = _latest(found.records + rows, limit)
+            budget.shown_bytes = _shown_bytes(found.records, characters)
+            if not to_the_end:
+                break
             counts[index] += len(rows)
             ends[index] = start
             if start <= bounds[index][0] or counts[index] >= limit:
                 del ends[index]
-        step = min(step * 4, 100_000)
-    found.scanned, found.complete = budget.scanned, not budget.spent
-    found.records.sort(key=lambda row: (row["timestamp_ms"], row["partition"], row["offset"]))
-    found.records = found.records[-limit:] if limit else []
+            if budget.spent:
+                break
+        step = budget.piece(min(max(step * 4, most), 100_000))
+    found.scanned, found.complete = budget.scanned, not ends
     return found
+
+
+def _last_of(
+    feed: Feed,
+    topic: str,
+    index: int,
+    offsets: range,
+    limit: int,
+    wanted: Wanted,
+    budget: _Budget,
+    characters: int,
+) -> tuple[list[Any], bool]:
+    """The last ``limit`` that are wanted of these offsets, and whether all were looked at."""
+    rows: list[Any] = []
+    at = offsets.start
+    for batch in feed.read(topic, index, offsets.start, offsets.stop, max_bytes=CHUNK_BYTES):
+        budget.count(batch)
+        kept = wanted.of(batch)
+        rows = [*rows, *rows_of(topic, index, kept.slice(max(0, kept.num_rows - limit)), characters)]
+        rows = rows[-limit:] if limit else []
+        at = batch.column("offset")[-1].as_py() + 1
+        if budget.spent:
+            return rows, at >= offsets.stop
+    return rows, True
+
+
+def _latest(rows: list[Any], limit: int) -> list[Any]:
+    rows = sorted(rows, key=lambda row: (row["timestamp_ms"], row["partition"], row["offset"]))
+    return rows[-limit:] if limit else []
+
+
+def _shown_bytes(rows: list[Any], characters: int) -> int:
+    return sum(min(row["size"], 2 * characters) for row in rows)
 
 
 def _starts(

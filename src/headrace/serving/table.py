@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from headrace.serving.access import Role
 from headrace.serving.answers import FORMATS
 from headrace.serving.endpoints import EVENTS, Endpoint, Handler, Parameter, body, listed, number, record, text
+from headrace.views.question import DEFAULT_LIMIT
+from headrace.views.statement import ANSWER_BYTES
 
 if TYPE_CHECKING:
     from headrace.serving.login import Login
@@ -50,7 +52,8 @@ def metrics_endpoint(metrics: NodeMetrics) -> Endpoint:
 
 def view_endpoints(views: Viewing, frames: Handler) -> list[Endpoint]:
     """Views, and what the node says of itself."""
-    rows = record("app", "view", "version", "columns", "rows")
+    more = {"type": "boolean", "description": "there are more rows than the limit that holds where none is asked for"}
+    rows = record("app", "view", "version", "columns", "rows", "truncated", truncated=more)
     where = Parameter("where", {"type": "string", "maxLength": 4096}, "COLUMN=VALUE; also != < <= > >=", True)
     return [
         Endpoint("GET", "/ping", views.ping, "It answers.", None, media="text/plain", answer={"type": "string"}),
@@ -70,7 +73,13 @@ def view_endpoints(views: Viewing, frames: Handler) -> list[Endpoint]:
                 params={"type": "array", "items": {"type": ["string", "number", "null"]}},
                 limit={"type": "integer", "minimum": 0},
             ),
-            answer=record("columns", "rows", "versions", "truncated"),
+            answer=record(
+                "columns",
+                "rows",
+                "versions",
+                "truncated",
+                truncated={"type": "boolean", "description": "there are more rows, or larger ones, than are answered"},
+            ),
         ),
         Endpoint(
             "GET", "/views", views.views, "All views.", answer=listed(record("app", "name", "columns", "key", "state"))
@@ -79,12 +88,12 @@ def view_endpoints(views: Viewing, frames: Handler) -> list[Endpoint]:
             "GET",
             "/views/{name}",
             views.view,
-            "Rows of a view.",
+            f"Rows of a view; more than {ANSWER_BYTES >> 20} MiB at once are refused.",
             parameters=(
                 where,
                 text("order", "columns; - for descending: -revenue,region"),
                 text("select", "columns"),
-                text("limit", "at most so many rows, or all"),
+                text("limit", f"at most so many rows, or all; {DEFAULT_LIMIT} if nothing is said"),
                 text("offset", "after so many rows"),
                 text("format", "how rows are written", enum=list(FORMATS)),
                 Parameter("exact", {"type": "boolean"}, "in JSON: integers beyond 2^53 as text, for JavaScript"),
@@ -154,13 +163,25 @@ def operating_endpoints(on: Operating) -> list[Endpoint]:
                 *_FILTERS,
                 Parameter("whole", {"type": "boolean"}, "do not cut long values"),
             ),
-            answer=record("topic", "records", "next", "complete", "scanned"),
+            answer=record(
+                "topic",
+                "records",
+                "next",
+                "complete",
+                "scanned",
+                next={"type": "string", "description": "where to go on: `from` of the next question"},
+                complete={
+                    "type": "boolean",
+                    "description": "whether there is nothing more; of the newest: whether all was looked at",
+                },
+                scanned={"type": "integer", "description": "how many records were looked at"},
+            ),
         ),
         Endpoint(
             "POST",
             "/topics/{topic}/records",
             on.produce,
-            "Write a record.",
+            "Write a record. It goes on in the trace of the request (header traceparent).",
             change,
             body=body(key=_TEXT, value=_TEXT, headers=headers, partition=index),
             answer=record("topic", "partition", "offset"),

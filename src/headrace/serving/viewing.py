@@ -178,7 +178,7 @@ def _query(request: Request, body: bytes, limits: SqlLimits) -> tuple[str, list[
             return body.decode(), [], limits
         said = json.loads(body)
         statement, parameters, rows = said["sql"], said.get("params", []), said.get("limit", limits.rows)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidQuery("the request is not a query", hint='send {"sql": "SELECT ...", "params": []}') from error
     scalars = isinstance(parameters, list) and all(isinstance(p, str | int | float | None) for p in parameters)
     if not isinstance(statement, str) or not scalars or not isinstance(rows, int) or rows < 0:
@@ -193,7 +193,7 @@ def _key(spec: ViewSpec, text: str) -> list[Any]:
     if text[:1] in ("{", "["):
         try:
             said = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InvalidQuery(f"{text!r} is not a key: it is not JSON") from error
         values = [said.get(column.name) for column in columns] if isinstance(said, dict) else said
         if len(values) != len(columns) or (isinstance(said, dict) and said.keys() != {c.name for c in columns}):

@@ -64,7 +64,7 @@ class Column:
         """A value that somebody wrote in a request, as a store keeps it; InvalidQuery if it is none of this type."""
         try:
             return _PARSERS[self.kind](text)
-        except (ValueError, InvalidOperation) as error:
+        except (ValueError, InvalidOperation, RecursionError) as error:
             raise InvalidQuery(f"{text!r} is not a value of column {self.name!r}, which is {self.type}") from error
 
     def stored(self, value: Any) -> Any:

@@ -16,10 +16,10 @@ from headrace.errors import InvalidQuery
 from headrace.views.catalog import ViewSpec
 from headrace.views.columns import Column, Kind
 
-__all__ = ["MAX_LIMIT", "Condition", "Question", "asked", "by_key"]
+__all__ = ["DEFAULT_LIMIT", "Condition", "Question", "asked", "by_key"]
 
-MAX_LIMIT = 1_000_000
 DEFAULT_LIMIT = 1000
+"""Rows for who does not say how many."""
 
 _CONDITION = re.compile(r"\s*(?P<name>.+?)\s*(?P<operator><=|>=|!=|=|<|>)(?P<value>.*)", re.DOTALL)
 _NULL = re.compile(r"\s*(?P<name>.+?)\s+is\s+(?P<no>not\s+)?null\s*", re.IGNORECASE)
@@ -36,13 +36,15 @@ class Condition:
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked. ``columns`` empty: all. ``order``: columns, and whether descending. ``limit`` None: all."""
+    """What is asked. ``columns`` empty: all. ``order``: columns, and whether descending. ``limit`` None: all.
+    ``tells_more``: the limit is not the asker's, who is to be told if there are more rows."""
 
     columns: tuple[Column, ...] = ()
     where: tuple[Condition, ...] = ()
     order: tuple[tuple[Column, bool], ...] = ()
     limit: int | None = DEFAULT_LIMIT
     offset: int = field(default=0)
+    tells_more: bool = False
 
 
 def asked(
@@ -61,6 +63,7 @@ def asked(
         order=tuple((_column(spec, name.lstrip("-")), name.startswith("-")) for name in _names(order)),
         limit=DEFAULT_LIMIT if limit is None else _limit(limit),
         offset=0 if offset is None else _number(offset, "offset"),
+        tells_more=limit is None,
     )
 
 
@@ -94,7 +97,7 @@ def _condition(spec: ViewSpec, text: str) -> Condition:
 
 
 def _limit(text: str) -> int | None:
-    return None if text in ("none", "all") else min(_number(text, "limit"), MAX_LIMIT)
+    return None if text in ("none", "all") else _number(text, "limit")
 
 
 def _number(text: str, what: str) -> int:

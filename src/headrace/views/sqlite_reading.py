@@ -7,6 +7,7 @@ apps are attached under their names: ``SELECT * FROM shop.revenue``, or ``revenu
 
 from __future__ import annotations
 
+import base64
 import json
 import sqlite3
 import time
@@ -20,7 +21,7 @@ from headrace.views.catalog import ViewName, ViewSpec
 from headrace.views.columns import Column, Kind
 from headrace.views.question import Condition, Question
 from headrace.views.sqlite import SUFFIX, SqliteStore, key_expression
-from headrace.views.statement import Bind, quoted, select, shown_rows
+from headrace.views.statement import Bind, quoted, select, shown_rows, taken
 from headrace.views.store import ANSWER_S, Answer, Offsets, SqlLimits, took_too_long
 
 __all__ = ["SqliteReader", "SqliteStores"]
@@ -71,10 +72,10 @@ class SqliteReader:
             columns = question.columns or spec.columns
             statement, parameters = select(quoted(spec.name), columns, question, _Sqlite(spec, question))
             try:
-                rows = db.execute(statement, parameters).fetchall()
+                rows, more = taken(db.execute(statement, parameters), question)
             except (OverflowError, UnicodeEncodeError) as error:
                 raise InvalidQuery(f"the question cannot be answered: {error}") from error
-            return Answer(columns, shown_rows(columns, rows), {spec.full_name: offsets})
+            return Answer(columns, shown_rows(columns, rows), {spec.full_name: offsets}, more)
 
     def count(self, view: ViewName) -> int:
         """How many rows a view has."""
@@ -226,7 +227,7 @@ def _answered(db: sqlite3.Connection, statement: str, parameters: Sequence[Any],
         raise _explained(error, time.monotonic() - started, limits) from error
     names = [entry[0] for entry in cursor.description]
     columns = tuple(Column(name, _loose_type(rows, at)) for at, name in enumerate(names))
-    return Answer(columns, rows, {}, truncated)
+    return Answer(columns, [tuple(_shown(cell) for cell in row) for row in rows], {}, truncated)
 
 
 def _fetched(cursor: sqlite3.Cursor, limits: SqlLimits) -> tuple[list[tuple[Any, ...]], bool]:
@@ -240,6 +241,11 @@ def _fetched(cursor: sqlite3.Cursor, limits: SqlLimits) -> tuple[list[tuple[Any,
         if size > limits.cells_bytes:
             return rows, True
     return rows, False
+
+
+def _shown(cell: Any) -> Any:
+    """Bytes as views have them."""
+    return base64.b64encode(cell).decode() if isinstance(cell, bytes) else cell
 
 
 def _loose_type(rows: Sequence[tuple[Any, ...]], at: int) -> str:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Any, Protocol
 
+from headrace.errors import InvalidQuery
 from headrace.views.columns import Column, Kind
 from headrace.views.question import Condition, Question
 
-__all__ = ["Bind", "Dialect", "quoted", "select", "shown_rows"]
+__all__ = ["Bind", "Dialect", "quoted", "select", "shown_rows", "taken"]
+
+ANSWER_BYTES = 256 << 20
+"""How large an answer to a question about one view may be."""
+CELL_BYTES = 16
+"""What a cell counts beside its text."""
+_AT_ONCE = 500
 
 Bind = Callable[[Any], str]
 """Takes a value of a parameter and gives the mark that stands for it in the statement."""
@@ -55,13 +63,32 @@ def select(source: str, columns: Sequence[Column], question: Question, dialect: 
     if question.order:
         text += " ORDER BY " + ", ".join(dialect.order(column, descending) for column, descending in question.order)
     if question.limit is not None or question.offset:
-        limit = dialect.everything if question.limit is None else question.limit
+        limit = dialect.everything if question.limit is None else question.limit + question.tells_more
         text += f" LIMIT {bind(limit)} OFFSET {bind(question.offset)}"
     return text, values
 
 
 def _test(condition: Condition, dialect: Dialect, bind: Bind) -> str:
     return dialect.null(condition) if condition.value is None else dialect.test(condition, bind)
+
+
+def taken(rows: Iterable[tuple[Any, ...]], question: Question) -> tuple[list[tuple[Any, ...]], bool]:
+    """The rows of an answer as they come from a store, and whether there are more than were to be told; InvalidQuery as
+    soon as they are too large."""
+    found: list[tuple[Any, ...]] = []
+    coming, size = iter(rows), 0
+    while some := list(islice(coming, _AT_ONCE)):
+        found += some
+        size += sum(CELL_BYTES * len(row) for row in some)
+        size += sum(len(cell) for row in some for cell in row if isinstance(cell, str | bytes))
+        if size > ANSWER_BYTES:
+            raise InvalidQuery(
+                f"the answer is larger than {ANSWER_BYTES >> 20} MiB",
+                detail=f"{len(found)} rows are so large",
+                hint="ask for fewer rows or columns at a time (limit and offset, where, select), or sum up with SQL",
+            )
+    more = question.tells_more and question.limit is not None and len(found) > question.limit
+    return (found[: question.limit] if more else found), more
 
 
 def shown_rows(columns: Sequence[Column], rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

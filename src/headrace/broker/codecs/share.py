@@ -231,11 +231,16 @@ def _text(text: str | None) -> bytes:
 
 
 def encode_fetch_response(
-    correlation_id: int, error_code: int, message: str | None, lock_ms: int, answers: Sequence[FetchAnswer]
+    correlation_id: int,
+    error_code: int,
+    message: str | None,
+    lock_ms: int,
+    answers: Sequence[FetchAnswer],
+    throttle_ms: int = 0,
 ) -> Buffers:
     """A whole response frame as buffers to be written one after the other. Answers of a topic are side by side."""
     buffers: Buffers = []
-    text = bytearray(_HEAD(correlation_id, 0, error_code))
+    text = bytearray(_HEAD(correlation_id, throttle_ms, error_code))
     text += _text(message)
     text += _LENGTH(lock_ms)
     size = 0

@@ -2,7 +2,8 @@
 
 A fetch is answered when it got at least ``min_bytes`` of records, when something went wrong, or after ``max_wait_ms``;
 and not before the acknowledgements that it brought are on disk. Partitions give in turn until ``max_records`` or
-``max_bytes`` is reached. Nothing is acquired for a member that is gone: while a fetch waits it has taken nothing.
+``max_bytes`` is reached, or as much as the quota of the client ever lets through at once. Nothing is acquired for a
+member that is gone: while a fetch waits it has taken nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.broker import error_codes
 from headrace.broker.codecs.share import FetchAnswer, FetchRequest, decode_fetch_request, encode_fetch_response
+from headrace.broker.quotas import client_id_of
 from headrace.broker.refused import Refused
 from headrace.broker.shares.acknowledging import Acknowledging, Outcome
 from headrace.broker.shares.partition import SharePartition, Taken, Wish
@@ -43,7 +45,8 @@ def serve(connection: Connection, version: int, correlation_id: int, frame: memo
     except SessionRefused as refused:
         connection.answer(encode_fetch_response(correlation_id, refused.code, None, 0, []))
         return
-    _ShareFetch(connection, correlation_id, request, session).start()
+    client_id = client_id_of(frame) if connection.server.broker.quotas.limits_consumers else None
+    _ShareFetch(connection, correlation_id, request, session, client_id).start()
 
 
 def _session(connection: Connection, request: FetchRequest) -> ShareSession:
@@ -76,6 +79,7 @@ class _ShareFetch:
 
     __slots__ = (
         "_acks",
+        "_client_id",
         "_connection",
         "_correlation_id",
         "_errors",
@@ -91,9 +95,15 @@ class _ShareFetch:
     )
 
     def __init__(
-        self, connection: Connection, correlation_id: int, request: FetchRequest, session: ShareSession
+        self,
+        connection: Connection,
+        correlation_id: int,
+        request: FetchRequest,
+        session: ShareSession,
+        client_id: str | None,
     ) -> None:
         broker = connection.server.broker
+        self._client_id = client_id
         self._connection = connection
         self._correlation_id = correlation_id
         self._request = request
@@ -102,6 +112,8 @@ class _ShareFetch:
         self._errors: dict[Place, Outcome] = {}
         self._taken: dict[Place, Taken] = {}
         self._max_bytes = max(0, min(request.max_bytes, broker.fetch_max_bytes, _RESPONSE_BYTES))
+        if client_id is not None and (most := broker.quotas.most_at_once(client_id)) is not None:
+            self._max_bytes = min(self._max_bytes, most)
         self._acks = Acknowledging(broker.shares, session.group, session.member, request.renews)
         self._acks.on_done = self._answer_if_done
         self._finished = False
@@ -251,11 +263,18 @@ class _ShareFetch:
         places = list(dict.fromkeys((*self._taken, *self._errors, *places)))
         lock_ms = self._coordinator.mode(self._session.group).rules.lock_ms
         answers = [self._answer(place) for place in places]
-        response = encode_fetch_response(self._correlation_id, error_codes.NONE, None, lock_ms, answers)
+        wait_ms = self._throttled_ms()
+        response = encode_fetch_response(self._correlation_id, error_codes.NONE, None, lock_ms, answers, wait_ms)
         if self._slot is None:
             self._connection.answer(response)
         else:
             self._connection.complete(self._slot, response)
+
+    def _throttled_ms(self) -> int:
+        if self._client_id is None:
+            return 0
+        size = sum(taken.size for taken in self._taken.values())
+        return self._connection.server.broker.quotas.shared(self._connection, self._client_id, size)
 
     def _answer(self, place: Place) -> FetchAnswer:
         code, message = self._errors.get(place, _FINE)

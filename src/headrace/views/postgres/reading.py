@@ -22,7 +22,7 @@ from headrace.views.postgres.strangers import answered
 from headrace.views.postgres.tables import Schema
 from headrace.views.postgres.types import given, postgres_type, shown
 from headrace.views.question import Condition, Question
-from headrace.views.statement import Bind, quoted, select, shown_rows
+from headrace.views.statement import Bind, quoted, select, shown_rows, taken
 from headrace.views.store import ANSWER_S, Answer, Offsets, SqlLimits, took_too_long
 
 __all__ = ["PostgresReader"]
@@ -30,6 +30,8 @@ __all__ = ["PostgresReader"]
 KEPT = 8
 """So many connections are kept while nobody asks."""
 ATTEMPTS = 5
+FEW, AT_ONCE = 100, 500
+"""So many rows come in one piece; more do in pieces."""
 _SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _NOT_THERE = (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName)
 
@@ -58,10 +60,10 @@ class PostgresReader:
             columns = question.columns or spec.columns
             try:
                 statement, values = select(f"{table} AS t", columns, question, _Postgres())
-                rows = fetch(db, statement, values)
+                rows, more = _rows(db, statement, values, question)
             except (psycopg.DataError, ValueError) as error:
                 raise InvalidQuery(f"the question cannot be answered: {error}") from None
-            return Answer(columns, shown_rows(columns, rows), {spec.full_name: offsets})
+            return Answer(columns, shown_rows(columns, rows), {spec.full_name: offsets}, more)
 
         return self._of_view(view, read)
 
@@ -135,6 +137,17 @@ class PostgresReader:
                     self._idle.append(db)
             if not keep:
                 db.close()
+
+
+def _rows(
+    db: Connection, statement: str, values: Sequence[Any], question: Question
+) -> tuple[list[tuple[Any, ...]], bool]:
+    """What a question gets; where it may be much, taken as it comes, so that it is refused in time."""
+    if question.limit is not None and question.limit <= FEW:
+        return taken(fetch(db, statement, values), question)
+    size = AT_ONCE if psycopg.capabilities.has_stream_chunked() else 1
+    with db.cursor() as cursor, contextlib.closing(cursor.stream(statement.encode(), values, size=size)) as coming:  # type: ignore[type-var]
+        return taken(coming, question)
 
 
 def _live(db: Connection, schema: Schema, view: str) -> list[tuple[Any, ...]]:
