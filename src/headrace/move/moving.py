@@ -1,7 +1,8 @@
 """A move from its beginning to its end. It can be killed anywhere and started again.
 
-The order is what makes that safe: all records are copied, the source is seen to have been quiet, every record is
-compared; only then do groups, settings and local files follow, each of which may be done again without harm.
+The order is what makes that safe: all records are copied, every record is compared, the source is seen to have been
+quiet; only then do groups, settings and local files follow, each of which may be done again without harm. Before it is
+said that all is done, the source is looked at once more, and where the target's partitions end.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from typing import Protocol
 
 from headrace.errors import AlreadyExists, HeadraceError
 from headrace.feed.cluster import Cluster
-from headrace.move.copying import Address, Part, compare_all, copy_all
+from headrace.move.copying import Address, Part, compare_all, copy_all, ensure_ends
 from headrace.move.groups import set_group
 from headrace.move.local import LocalState, find_local, move_checkpoints, move_view_store
 from headrace.move.notes import VERIFIED, Notes
-from headrace.move.plan import Plan, make_plan, topic_ends
+from headrace.move.plan import Plan, changes, make_plan
 from headrace.move.target import TargetTopics
 
 __all__ = ["Move", "Moved", "Told"]
@@ -98,7 +99,7 @@ class Move:
     def run(self, plan: Plan, told: Told) -> Moved:
         """Do it all; a move that was finished before is left alone."""
         notes = Notes(self._there, plan.cluster_id)
-        ends = {topic.name: {part.partition: part.end for part in topic.parts} for topic in plan.topics}
+        ends = {topic.name: topic.ends for topic in plan.topics}
         if notes.finished is not None:
             return self._again(notes.finished, ends)
         topics = TargetTopics(self._there, notes, self._replication)
@@ -107,14 +108,16 @@ class Move:
         wanted = [topic for topic in plan.topics if not topics.is_verified(topic)]
         parts = [part for topic in wanted for part in topic.parts]
         self._copy(plan, parts, told)
-        self._ensure_quiet(ends)
+        self._ensure_quiet(plan)
         self._compare([part for part in _unverified(parts, notes) if part.start < part.end], told)
+        self._ensure_true(plan)
         for topic in wanted:
             notes.note(topic.name, ids[topic.topic_id], VERIFIED, ends[topic.name])
         self._set_groups(plan, told)
         for topic in plan.topics:
             topics.settle(topic)
         views, checkpoints = self._move_local(plan, ids, told)
+        self._ensure_true(plan)
         notes.finish(ends)
         offsets = sum(topic.offsets for topic in plan.topics)
         return Moved(len(plan.topics), offsets, len(plan.groups), views, checkpoints)
@@ -135,13 +138,18 @@ class Move:
             copy_all(self._source, self._target, f"headrace-move-{plan.cluster_id}", parts, progress)
         told.say(f"copied {_count(parts)}")
 
-    def _ensure_quiet(self, ends: Mapping[str, Mapping[int, int]]) -> None:
-        now = topic_ends(self._here, list(ends))
-        changed = [name for name in ends if now[name] != ends[name]]
-        if changed:
+    def _ensure_true(self, plan: Plan) -> None:
+        """Raise unless the plan is still what there is, and the target has all of it and nothing else."""
+        self._ensure_quiet(plan)
+        ensure_ends(self._target, [part for topic in plan.topics for part in topic.parts])
+
+    def _ensure_quiet(self, plan: Plan) -> None:
+        told = changes(plan, self.plan())
+        if told:
             raise HeadraceError(
-                f"records came to {', '.join(changed)} while they were copied.",
-                hint="stop what writes to the log and start the move again: it goes on from where it is",
+                "the log was used while it was moved; it is to be quiet.",
+                detail="; ".join(told),
+                hint="stop what uses the log and start the move again: it goes on from where it is",
             )
 
     def _compare(self, parts: list[Part], told: Told) -> None:
