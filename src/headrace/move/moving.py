@@ -21,6 +21,7 @@ from headrace.move.local import LocalState, find_local, move_checkpoints, move_v
 from headrace.move.notes import VERIFIED, Notes
 from headrace.move.plan import Plan, changes, make_plan
 from headrace.move.target import TargetTopics
+from headrace.views import places
 
 __all__ = ["Move", "Moved", "Told"]
 
@@ -50,13 +51,17 @@ class Moved:
 
 
 class Move:
-    """The log at ``source`` to the cluster at ``target``, and the folders that hold something for it."""
+    """The log at ``source`` to the cluster at ``target``, and what holds something for it: folders, and the database
+    of views (``views``) if it has one."""
 
-    def __init__(self, source: Address, target: Address, folders: list[Path], replication: int = -1) -> None:
+    def __init__(
+        self, source: Address, target: Address, folders: list[Path], replication: int = -1, views: str | None = None
+    ) -> None:
         self._source, self._target = source, target
         self._here, self._there = (Cluster(one.bootstrap, one.settings) for one in (source, target))
         self._folders = folders
         self._replication = replication
+        self._views = views
 
     def plan(self) -> Plan:
         """Look at what there is."""
@@ -70,8 +75,16 @@ class Move:
         """What the folders hold for the source."""
         return find_local(self._folders, plan.cluster_id)
 
+    def apps_in_database(self, plan: Plan) -> list[str]:
+        """The apps whose views the database keeps for the source."""
+        if self._views is None:
+            return []
+        return places.apps_at(self._views, plan.cluster_id, {topic.topic_id: "" for topic in plan.topics})
+
     def ensure_possible(self, plan: Plan, *, accept_losses: bool) -> None:
         """Raise if the source is in use, if the target cannot do what is asked of it, or if it is the source."""
+        if self._views is not None:
+            places.ensure_usable(self._views)
         self._ensure_welcome()
         if self._there.id() == plan.cluster_id:
             raise HeadraceError("the target is the log itself.", hint="--to names the cluster to move to")
@@ -101,7 +114,7 @@ class Move:
         notes = Notes(self._there, plan.cluster_id)
         ends = {topic.name: topic.ends for topic in plan.topics}
         if notes.finished is not None:
-            return self._again(notes.finished, ends)
+            return self._again(plan, notes, ends, told)
         topics = TargetTopics(self._there, notes, self._replication)
         topics.ensure_free(plan.topics)
         ids = {topic.topic_id: topics.prepare(topic) for topic in plan.topics}
@@ -118,11 +131,13 @@ class Move:
             topics.settle(topic)
         views, checkpoints = self._move_local(plan, ids, told)
         self._ensure_true(plan)
+        views += self._give_views(plan, ids, told)
         notes.finish(ends)
         offsets = sum(topic.offsets for topic in plan.topics)
         return Moved(len(plan.topics), offsets, len(plan.groups), views, checkpoints)
 
-    def _again(self, finished: Mapping[str, Mapping[str, int]], ends: Mapping[str, Mapping[int, int]]) -> Moved:
+    def _again(self, plan: Plan, notes: Notes, ends: Mapping[str, Mapping[int, int]], told: Told) -> Moved:
+        finished = notes.finished or {}
         now = {topic: {str(index): end for index, end in found.items()} for topic, found in ends.items()}
         if now != finished:
             changed = ", ".join(sorted(name for name in now if now[name] != finished.get(name)))
@@ -131,7 +146,9 @@ class Move:
                 detail=f"changed: {changed or 'topics were deleted'}",
                 hint="what was moved may be in use there; to move anew, delete the topics there, headrace.moves too",
             )
-        return Moved(len(ends), 0, 0, 0, 0, was_done=True)
+        noted = {topic.topic_id: notes.of(topic.name) for topic in plan.topics}
+        ids = {ours: str(found["topic_id"]) for ours, found in noted.items() if found is not None}
+        return Moved(len(ends), 0, 0, self._give_views(plan, ids, told), 0, was_done=True)
 
     def _copy(self, plan: Plan, parts: list[Part], told: Told) -> None:
         with told.progress("copying", sum(part.end - part.start for part in parts)) as progress:
@@ -175,11 +192,22 @@ class Move:
     def _move_local(self, plan: Plan, ids: Mapping[str, str], told: Told) -> tuple[int, int]:
         views = checkpoints = 0
         for state in self.local(plan):
-            move_checkpoints(state, self._there.id() or "unnamed")
+            move_checkpoints(state, self._there_id())
             checkpoints += len(state.apps)
             views += sum(move_view_store(store, ids) for store in state.stores)
             told.say(f"{state.folder}: checkpoints of {len(state.apps)} apps and {views} views go on with the target")
         return views, checkpoints
+
+    def _give_views(self, plan: Plan, ids: Mapping[str, str], told: Told) -> int:
+        if self._views is None:
+            return 0
+        given = places.give(self._views, plan.cluster_id, self._there_id(), ids)
+        views = sum(given.values())
+        told.say(f"the database: {views} views of {', '.join(given) or 'no app'} go on with the target")
+        return views
+
+    def _there_id(self) -> str:
+        return self._there.id() or "unnamed"
 
 
 def _unverified(parts: list[Part], notes: Notes) -> list[Part]:
