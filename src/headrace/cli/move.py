@@ -17,6 +17,7 @@ from headrace.cli.options import Log, Output
 from headrace.cli.output import OutputFormat, print_json, print_line, print_table
 from headrace.cli.pairs import client_settings
 from headrace.cli.start import DEFAULT_DATA
+from headrace.errors import HeadraceError
 from headrace.operations.cluster import DEFAULT_SERVER, Cluster
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def move(
     moving = Move(Address(source.server, {}), Address(target.server, settings), folders, replication, views)
     plan = moving.plan()
     if dry_run:
-        _show(plan, moving.local(plan), moving.apps_in_database(plan), output)
+        _show(plan, _obstacles(moving, plan), moving.local(plan), moving.apps_in_database(plan), output)
         return
     moving.ensure_possible(plan, accept_losses=accept_losses)
     _run(moving, plan, to, output)
@@ -129,9 +130,16 @@ def _run(moving: Move, plan: Plan, to: str, output: OutputFormat) -> None:
     print_line("This node's data is as it was; stop the node, and delete the data when you no longer want it.")
 
 
-def _show(plan: Plan, local: list[LocalState], in_database: list[str], output: OutputFormat) -> None:
+def _obstacles(moving: Move, plan: Plan) -> list[str]:
+    try:
+        return moving.obstacles(plan)
+    except HeadraceError as error:
+        return [error.message.rstrip(".")]
+
+
+def _show(plan: Plan, target: list[str], local: list[LocalState], in_database: list[str], output: OutputFormat) -> None:
     if output is OutputFormat.json:
-        print_json({**_as_json(plan, local), "database": in_database})
+        print_json({**_as_json(plan, local), "database": in_database, "target": target})
         return
     topics = [
         [topic.name, len(topic.parts), topic.offsets, " ".join(f"{k}={v}" for k, v in sorted(topic.config.items()))]
@@ -148,7 +156,11 @@ def _show(plan: Plan, local: list[LocalState], in_database: list[str], output: O
     if in_database:
         print_line()
         print_line(f"The database: views of {', '.join(in_database)}")
-    for label, found in (("In the way", plan.busy), ("Lost on the target", plan.losses)):
+    for label, found in (
+        ("In the way", plan.busy),
+        ("In the way on the target", target),
+        ("Lost on the target", plan.losses),
+    ):
         if found:
             print_line()
             print_line(f"{label}:")

@@ -59,6 +59,7 @@ class Connection:
     """A connection to one broker; requests are answered in their order."""
 
     def __init__(self, host: str, port: int, security: Security) -> None:
+        self.place = f"{host}:{port}"
         try:
             plain = socket.create_connection((host, port), TIMEOUT_S)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

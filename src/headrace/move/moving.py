@@ -19,6 +19,7 @@ from headrace.move.copying import Address, Part, compare_all, copy_all, ensure_e
 from headrace.move.groups import set_group
 from headrace.move.local import LocalState, find_local, move_checkpoints, move_view_store
 from headrace.move.notes import VERIFIED, Notes
+from headrace.move.obstacles import obstacles
 from headrace.move.plan import Plan, changes, make_plan
 from headrace.move.target import TargetTopics
 from headrace.views import places
@@ -82,7 +83,8 @@ class Move:
         return places.apps_at(self._views, plan.cluster_id, {topic.topic_id: "" for topic in plan.topics})
 
     def ensure_possible(self, plan: Plan, *, accept_losses: bool) -> None:
-        """Raise if the source is in use, if the target cannot do what is asked of it, or if it is the source."""
+        """Raise if the source is in use, if the target cannot do what is asked of it, or if it is the source; nothing
+        is written to either."""
         if self._views is not None:
             places.ensure_usable(self._views)
         self._ensure_welcome()
@@ -100,6 +102,25 @@ class Move:
                 detail="; ".join(plan.losses),
                 hint="--accept-losses moves without them",
             )
+        notes = Notes(self._there, plan.cluster_id)
+        if notes.finished is None:
+            TargetTopics(self._there, notes).ensure_free(plan.topics)
+        if found := self.obstacles(plan):
+            raise HeadraceError(
+                "the target is not ready for what is to be moved.",
+                detail="; ".join(found),
+                hint="--dry-run shows what is in the way",
+            )
+
+    def obstacles(self, plan: Plan) -> list[str]:
+        """What stands in the way on the target; nothing is written there."""
+        brokers = self._target.brokers()
+        try:
+            brokers.any()  # who does not let us in is told by its reason; the client library says that nobody answers
+            notes = Notes(self._there, plan.cluster_id)
+            return obstacles(brokers, TargetTopics(self._there, notes), notes, plan)
+        finally:
+            brokers.close()
 
     def _ensure_welcome(self) -> None:
         """Raise the reason if the target does not let us in: the client library only says that nobody answers."""
