@@ -50,3 +50,5 @@ def test_a_wrong_password_is_told(node: Headrace, secure: SecureKafka) -> None:
     ran = Cli(node.bootstrap).run("move", "--to", f"kafka://{secure.bootstrap}", *options, timeout=120)
     assert ran.code == 1
     assert "does not let us in" in ran.err
+    shown = Cli(node.bootstrap).run("move", "--to", f"kafka://{secure.bootstrap}", *options, "--dry-run", timeout=120)
+    assert "In the way on the target:\n  the broker does not let us in" in shown.out

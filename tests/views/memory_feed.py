@@ -32,9 +32,10 @@ class Partition:
 
 
 class MemoryFeed:
-    """Topics as lists; ``rows_at_once`` is how many records a batch has."""
+    """Topics as lists; ``rows_at_once`` is how many records a batch has, ``log`` the cluster's id."""
 
-    def __init__(self, rows_at_once: int = 3) -> None:
+    def __init__(self, rows_at_once: int = 3, log: str = "memory") -> None:
+        self._log = log
         self.topics: dict[str, list[Partition]] = {}
         self.away = False
         self.rows_at_once = rows_at_once
@@ -44,7 +45,7 @@ class MemoryFeed:
     def create(self, topic: str, partitions: int = 1) -> None:
         self.topics[topic] = [Partition() for _ in range(partitions)]
         self._made += 1
-        self._ids[topic] = str(self._made)
+        self._ids[topic] = f"{self._log}-{self._made}"
 
     def delete(self, topic: str) -> None:
         del self.topics[topic]
@@ -69,7 +70,7 @@ class MemoryFeed:
             kept.records = [record for record in kept.records if last[record[2]] == record[0]]
 
     def cluster_id(self) -> str | None:
-        return "memory"
+        return self._log
 
     def partitions(self, topic: str) -> list[int]:
         return list(self.bounds(topic))

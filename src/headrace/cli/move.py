@@ -17,6 +17,7 @@ from headrace.cli.options import Log, Output
 from headrace.cli.output import OutputFormat, print_json, print_line, print_table
 from headrace.cli.pairs import client_settings
 from headrace.cli.start import DEFAULT_DATA
+from headrace.errors import HeadraceError
 from headrace.operations.cluster import DEFAULT_SERVER, Cluster
 
 if TYPE_CHECKING:
@@ -53,6 +54,15 @@ def move(
             help=f"Where checkpoints and views are (what `run` and `up` were given). Repeatable. [{DEFAULT_DATA}]",
         ),
     ] = None,
+    views: Annotated[
+        str | None,
+        typer.Option(
+            "--views",
+            envvar="HEADRACE_VIEWS",
+            metavar="URL",
+            help="The database of views, if `up` was given one: they go on with the target.",
+        ),
+    ] = None,
     log: Log = DEFAULT_SERVER,
     client: Annotated[
         list[str] | None,
@@ -75,6 +85,7 @@ def move(
     \b
     headrace move --to kafka://kafka1:9092,kafka2:9092 --dry-run
     headrace move --to kafka://kafka1:9092,kafka2:9092
+    headrace move --to kafka://kafka1:9092,kafka2:9092 --views postgresql://headrace@db.example/views
     headrace move --to kafka://kafka1:9093 -X security.protocol=sasl_ssl -X sasl.mechanism=SCRAM-SHA-512 \\
                   -X sasl.username=me -X sasl.password=secret --replication 3
     """
@@ -84,10 +95,10 @@ def move(
     settings = client_settings(client)
     source, target = Cluster(log, {}), Cluster(_address(to), settings)
     folders = data or [Path(DEFAULT_DATA)]
-    moving = Move(Address(source.server, {}), Address(target.server, settings), folders, replication)
+    moving = Move(Address(source.server, {}), Address(target.server, settings), folders, replication, views)
     plan = moving.plan()
     if dry_run:
-        _show(plan, moving.local(plan), output)
+        _show(plan, _obstacles(moving, plan), moving.local(plan), moving.apps_in_database(plan), output)
         return
     moving.ensure_possible(plan, accept_losses=accept_losses)
     _run(moving, plan, to, output)
@@ -119,9 +130,16 @@ def _run(moving: Move, plan: Plan, to: str, output: OutputFormat) -> None:
     print_line("This node's data is as it was; stop the node, and delete the data when you no longer want it.")
 
 
-def _show(plan: Plan, local: list[LocalState], output: OutputFormat) -> None:
+def _obstacles(moving: Move, plan: Plan) -> list[str]:
+    try:
+        return moving.obstacles(plan)
+    except HeadraceError as error:
+        return [error.message.rstrip(".")]
+
+
+def _show(plan: Plan, target: list[str], local: list[LocalState], in_database: list[str], output: OutputFormat) -> None:
     if output is OutputFormat.json:
-        print_json(_as_json(plan, local))
+        print_json({**_as_json(plan, local), "database": in_database, "target": target})
         return
     topics = [
         [topic.name, len(topic.parts), topic.offsets, " ".join(f"{k}={v}" for k, v in sorted(topic.config.items()))]
@@ -135,7 +153,14 @@ def _show(plan: Plan, local: list[LocalState], output: OutputFormat) -> None:
         print_line()
         views = ", ".join(path.stem for path in state.stores) or "none"
         print_line(f"{state.folder}: checkpoints of {', '.join(state.apps) or 'no app'}; views of {views}")
-    for label, found in (("In the way", plan.busy), ("Lost on the target", plan.losses)):
+    if in_database:
+        print_line()
+        print_line(f"The database: views of {', '.join(in_database)}")
+    for label, found in (
+        ("In the way", plan.busy),
+        ("In the way on the target", target),
+        ("Lost on the target", plan.losses),
+    ):
         if found:
             print_line()
             print_line(f"{label}:")

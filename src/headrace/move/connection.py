@@ -9,8 +9,9 @@ from __future__ import annotations
 import itertools
 import socket
 import struct
-from collections.abc import Mapping
-from typing import Any
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError
 
@@ -21,6 +22,7 @@ from headrace.move.security import Security
 __all__ = ["Brokers", "Connection", "Refused", "check"]
 
 TIMEOUT_S = 60.0
+_PATIENCE_S = 60.0
 _METADATA, _METADATA_VERSION = 3, 12
 _FIND_COORDINATOR, _FIND_VERSION = 10, 4
 _HANDSHAKE, _AUTHENTICATE = 17, 36
@@ -30,6 +32,8 @@ GROUP, TRANSACTION = 0, 1
 
 _PASSING = frozenset({3, 5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, 51, 56, 72, 74, 75, 78, 100})
 """Errors that go away: leaders and coordinators that move or load, replicas behind, a transaction that is ending."""
+
+T = TypeVar("T")
 
 
 class Refused(HeadraceError):
@@ -55,6 +59,7 @@ class Connection:
     """A connection to one broker; requests are answered in their order."""
 
     def __init__(self, host: str, port: int, security: Security) -> None:
+        self.place = f"{host}:{port}"
         try:
             plain = socket.create_connection((host, port), TIMEOUT_S)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -164,6 +169,18 @@ class Brokers:
             except ServerAway as error:
                 away = error
         raise away or ServerAway(f"no broker answers at {self.bootstrap}.")
+
+    def patiently(self, ask: Callable[[], T]) -> T:
+        """What is answered; leaders and coordinators that move or load are waited for."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                return ask()
+            except (ServerAway, Refused) as error:
+                if (isinstance(error, Refused) and not error.passes) or time.monotonic() > deadline:
+                    raise
+            self.close()
+            time.sleep(0.2)
 
     def close(self) -> None:
         """Close all connections, and forget who leads what."""

@@ -16,12 +16,12 @@ from headrace.errors import HeadraceError, ServerAway
 from headrace.move.batches import joined, pieces
 from headrace.move.connection import Brokers, Refused
 from headrace.move.reading import fetches, rows
-from headrace.move.writing import Gaps, Misplaced, PartitionWriter
+from headrace.move.writing import Gaps, Misplaced, PartitionWriter, log_end
 
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["Address", "Difference", "Part", "compare_all", "copy_all"]
+__all__ = ["Address", "Difference", "Part", "compare_all", "copy_all", "ensure_ends"]
 
 THREADS = 8
 _PATIENCE_S = 120.0
@@ -84,6 +84,30 @@ def compare_all(source: Address, target: Address, parts: Sequence[Part], progres
 
     _in_threads(parts, compare, progress)
     return sorted(found)
+
+
+def ensure_ends(target: Address, parts: Sequence[Part]) -> None:
+    """Raise unless partitions of the target end where they are to: a batch of a connection that broke may come late,
+    and nobody has compared what is behind the end."""
+
+    def look(number: int, part: Part, told: Progress) -> None:
+        brokers = target.brokers()
+        try:
+            end = brokers.patiently(lambda: log_end(brokers, part.topic, part.partition))
+        finally:
+            brokers.close()
+        if end != part.end:
+            raise _ends_elsewhere(part, end)
+
+    _in_threads(parts, look, lambda more: None)
+
+
+def _ends_elsewhere(part: Part, end: int) -> Misplaced:
+    return Misplaced(
+        f"{part.place} ends at {end} on the target, and at {part.end} here.",
+        detail="something else has written to it, or a batch of a connection that broke came late",
+        hint="delete the topic there and start the move again: it copies that topic anew",
+    )
 
 
 def _end_earlier(target: Address, names: Sequence[str]) -> None:
@@ -165,10 +189,7 @@ class _Copy:
         writer = PartitionWriter(self._target, part.topic, part.partition)
         at = writer.end()
         if at > part.end:
-            raise Misplaced(
-                f"{part.place} ends at {at} on the target, and at {part.end} here.",
-                hint="something else has written to it; delete the topic there and start the move again",
-            )
+            raise _ends_elsewhere(part, at)
         if at < part.start:
             writer.fill_to(part.start)
             at = part.start

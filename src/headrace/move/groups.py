@@ -6,16 +6,15 @@ are handed out again.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
-from headrace.errors import HeadraceError, ServerAway
+from headrace.errors import HeadraceError
 from headrace.feed.cluster import REQUEST_TIMEOUT_S, Cluster, raised
-from headrace.move.connection import GROUP, Brokers, Connection, Refused, check
+from headrace.move.connection import GROUP, Brokers, Connection, check
 
 __all__ = ["Group", "groups_of", "set_group"]
 
@@ -26,7 +25,6 @@ _SHARE_OFFSETS, _SHARE_OFFSETS_VERSION = 90, 0
 _ALTER_SHARE_OFFSETS, _ALTER_SHARE_VERSION = 91, 0
 _GROUP_RESOURCE = 32
 _SET = 0
-_PATIENCE_S = 60.0
 _OWN = 8
 """Where a setting is from: the group itself."""
 _OURS = "headrace."
@@ -50,6 +48,11 @@ class Group:
         return self.state not in ("Empty", "Dead", "")
 
     @property
+    def is_to_be_set(self) -> bool:
+        """Whether it has anything that moves."""
+        return bool(self.offsets or self.config)
+
+    @property
     def is_share(self) -> bool:
         """Whether it is a queue."""
         return self.kind == "share"
@@ -71,15 +74,7 @@ def groups_of(source: Cluster, brokers: Brokers, topics: set[str]) -> list[Group
 
 def set_group(target: Cluster, brokers: Brokers, group: Group) -> None:
     """Have a group of the target be where it was on the source; a coordinator that is loading is waited for."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while True:
-        try:
-            return _set_group(target, brokers, group)
-        except (ServerAway, Refused) as error:
-            if (isinstance(error, Refused) and not error.passes) or time.monotonic() > deadline:
-                raise
-        brokers.close()
-        time.sleep(0.2)
+    brokers.patiently(lambda: _set_group(target, brokers, group))
 
 
 def _set_group(target: Cluster, brokers: Brokers, group: Group) -> None:

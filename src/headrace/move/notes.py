@@ -28,12 +28,12 @@ Ends = Mapping[int, int]
 
 
 class Notes:
-    """The notes of one move."""
+    """The notes of one move. Their topic is made for the first of them: to look at a target is to change nothing."""
 
     def __init__(self, target: Cluster, source_id: str) -> None:
-        ensure_topic(target, MOVES)
+        self._target = target
         self._source_id = source_id
-        self._producer = Producer(target.config(enable_idempotence=True))
+        self._producer: Producer | None = None
         self._entries = _read(target, f"{source_id}/")
 
     def of(self, topic: str) -> dict[str, Any] | None:
@@ -58,18 +58,24 @@ class Notes:
 
     def _put(self, key: str, value: dict[str, Any]) -> None:
         self._entries[key] = value
+        if self._producer is None:
+            ensure_topic(self._target, MOVES)
+            self._producer = Producer(self._target.config(enable_idempotence=True))
         self._producer.produce(MOVES, key=key, value=json.dumps(value, separators=(",", ":")).encode())
         if self._producer.flush(_PATIENCE_S):
             raise ServerAway(f"the target did not take a note of the move in {_PATIENCE_S:.0f} s.")
 
 
 def _read(target: Cluster, prefix: str) -> dict[str, dict[str, Any]]:
-    """What is noted; a topic that was just made is not known to everybody at once."""
+    """What is noted: nothing, if no move has come that far."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         try:
+            target.partitions(MOVES)
             return {key: json.loads(value) for key, value in read_table(target, MOVES, prefix).items()}
-        except (ServerAway, UnknownTopic):
+        except UnknownTopic:
+            return {}
+        except ServerAway:
             if time.monotonic() > deadline:
                 raise
         time.sleep(0.1)

@@ -23,7 +23,7 @@ from headrace.move.copying import Part
 from headrace.move.groups import Group, groups_of
 from headrace.move.notes import MOVES
 
-__all__ = ["Plan", "TopicPlan", "make_plan", "topic_ends"]
+__all__ = ["Plan", "TopicPlan", "changes", "make_plan"]
 
 _LIST_TRANSACTIONS, _LIST_VERSION = 66, 0
 _OPEN = ["Ongoing", "PrepareCommit", "PrepareAbort"]
@@ -46,6 +46,11 @@ class TopicPlan:
     def offsets(self) -> int:
         """How many offsets it has; with gaps, it has fewer records."""
         return sum(part.end - part.start for part in self.parts)
+
+    @property
+    def ends(self) -> dict[int, int]:
+        """Where its partitions end."""
+        return {part.partition: part.end for part in self.parts}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +75,38 @@ def make_plan(source: Cluster, brokers: Brokers) -> Plan:
     return Plan(source.id() or "unnamed", topics, tuple(groups), tuple(busy), tuple(losses))
 
 
-def topic_ends(source: Cluster, names: list[str]) -> dict[str, dict[int, int]]:
-    """Where the partitions of topics end now."""
-    return {name: {index: end for index, (_, end) in source.bounds(name).items()} for name in names}
+def changes(before: Plan, now: Plan) -> list[str]:
+    """What has happened on the source between two looks at it, and what is at work there. Records that retention or
+    compaction took are no change: the target has them still."""
+    return [*now.busy, *_of_topics(before, now), *_of_groups(before, now)]
+
+
+def _of_topics(before: Plan, now: Plan) -> list[str]:
+    then, there = ({topic.name: topic for topic in plan.topics} for plan in (before, now))
+    told = [f"topic {name} was made" for name in sorted(there.keys() - then.keys())]
+    told += [f"topic {name} was deleted" for name in sorted(then.keys() - there.keys())]
+    for name, old in then.items():
+        new = there.get(name, old)
+        if new.topic_id != old.topic_id:
+            told.append(f"topic {name} was made anew")
+        elif new.ends != old.ends:
+            told.append(f"records came to {name}")
+        if (new.config, new.lost) != (old.config, old.lost):
+            told.append(f"settings of topic {name} were changed")
+    return told
+
+
+def _of_groups(before: Plan, now: Plan) -> list[str]:
+    then, there = ({group.name: group for group in plan.groups if group.is_to_be_set} for plan in (before, now))
+    told = [f"group {name} came to be" for name in sorted(there.keys() - then.keys())]
+    told += [f"group {name} went" for name in sorted(then.keys() - there.keys())]
+    for name, old in then.items():
+        new = there.get(name, old)
+        if (new.kind, new.offsets) != (old.kind, old.offsets):
+            told.append(f"group {name} committed offsets")
+        if new.config != old.config:
+            told.append(f"settings of group {name} were changed")
+    return told
 
 
 def _names(source: Cluster) -> list[str]:

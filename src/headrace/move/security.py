@@ -9,6 +9,7 @@ import secrets
 import socket
 import ssl
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from headrace.errors import InvalidConfig
 
@@ -17,6 +18,17 @@ __all__ = ["Security"]
 _DIGESTS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 _MECHANISMS = ("PLAIN", *_DIGESTS)
+_VERIFICATION = "enable.ssl.certificate.verification"
+_NO = ("false", "f", "0")
+_KNOWN = (
+    "ssl.ca.location",
+    "ssl.ca.pem",
+    "ssl.certificate.location",
+    "ssl.key.location",
+    "ssl.key.password",
+    "ssl.endpoint.identification.algorithm",
+)
+"""Settings of TLS that are honoured here."""
 
 Exchange = Callable[[bytes], bytes]
 """Sends what the client says and gives what the server answers."""
@@ -39,6 +51,11 @@ class Security:
             )
         self._context = self._tls() if protocol.endswith("ssl") else None
 
+    @property
+    def verifies(self) -> bool:
+        """Whether the server must prove who it is."""
+        return self._context is not None and self._context.verify_mode is ssl.CERT_REQUIRED
+
     def wrapped(self, plain: socket.socket, host: str) -> socket.socket:
         """The connection, encrypted if it is to be."""
         if self._context is None:
@@ -55,16 +72,34 @@ class Security:
 
     def _tls(self) -> ssl.SSLContext:
         told = self._settings
-        context = ssl.create_default_context(cafile=told.get("ssl.ca.location"), cadata=told.get("ssl.ca.pem"))
-        if told.get("ssl.certificate.location"):
-            certificate, key = told["ssl.certificate.location"], told.get("ssl.key.location")
-            context.load_cert_chain(certificate, key, told.get("ssl.key.password"))
-        verified = told.get("enable.ssl.certificate.verification", "true").lower() == "true"
+        unknown = sorted(name for name in told if name.startswith("ssl.") and name not in _KNOWN)
+        if unknown:
+            raise InvalidConfig(
+                f"records cannot be moved with {', '.join(unknown)}.",
+                hint=f"of the settings of TLS a move knows {', '.join(_KNOWN)} (PEM files)",
+            )
+        try:
+            context = _trusting(told.get("ssl.ca.location"), told.get("ssl.ca.pem"))
+            if told.get("ssl.certificate.location"):
+                certificate, key = told["ssl.certificate.location"], told.get("ssl.key.location")
+                context.load_cert_chain(certificate, key, told.get("ssl.key.password") or "")
+        except OSError as error:
+            names = ", ".join(name for name in _KNOWN if name in told and name != "ssl.key.password")
+            raise InvalidConfig(f"the certificates of {names} cannot be used.", detail=str(error)) from None
+        verified = told.get(_VERIFICATION, "true").lower() not in _NO
         if not verified or told.get("ssl.endpoint.identification.algorithm", "https").lower() == "none":
             context.check_hostname = False
         if not verified:
             context.verify_mode = ssl.CERT_NONE
         return context
+
+
+def _trusting(location: str | None, pem: str | None) -> ssl.SSLContext:
+    """Certificates of a file or a folder, or, with neither (``probe`` says so too), those of the system."""
+    where = None if location == "probe" else location
+    if where is not None and Path(where).is_dir():
+        return ssl.create_default_context(capath=where, cadata=pem)
+    return ssl.create_default_context(cafile=where, cadata=pem)
 
 
 def _scram(digest: str, user: str, password: str, exchange: Exchange) -> None:

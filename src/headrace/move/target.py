@@ -39,9 +39,13 @@ class TargetTopics:
         self._notes = notes
         self._replication = replication
 
+    def taken(self, topics: tuple[TopicPlan, ...]) -> list[str]:
+        """The names that topics of the target have which a move has not made."""
+        return [topic.name for topic in topics if not self._is_free(topic)]
+
     def ensure_free(self, topics: tuple[TopicPlan, ...]) -> None:
         """Raise if the target has topics of these names that a move has not made."""
-        taken = [topic.name for topic in topics if not self._is_free(topic)]
+        taken = self.taken(topics)
         if taken:
             raise AlreadyExists(
                 f"the target has topics of the same names already: {', '.join(taken)}.",

@@ -17,7 +17,7 @@ from headrace.errors import HeadraceError
 from headrace.move.batches import Piece, filler, signed
 from headrace.move.connection import TRANSACTION, Brokers, Connection, Refused, check
 
-__all__ = ["Gaps", "Misplaced", "PartitionWriter"]
+__all__ = ["Gaps", "Misplaced", "PartitionWriter", "log_end"]
 
 _PRODUCE, _PRODUCE_VERSION = 0, 11
 _DELETE_RECORDS, _DELETE_VERSION = 21, 2
@@ -135,6 +135,17 @@ class Gaps:
         return self._coordinator.call(api, version, request)
 
 
+def log_end(brokers: Brokers, topic: str, partition: int) -> int:
+    """Where the log of a partition's leader ends, also of what is not on its replicas or not committed yet."""
+    connection, epoch = brokers.leader(topic, partition)
+    asked = {"partition": partition, "current_leader_epoch": -1, "leader_epoch": epoch}
+    request = {"replica_id": -1, "topics": [{"topic": topic, "partitions": [asked]}]}
+    told = connection.call(_END_OFFSET, _END_OFFSET_VERSION, request)
+    found = told.topics[0].partitions[0]
+    check(f"the end of {topic}[{partition}] could not be asked for", found.error_code)
+    return max(0, int(found.end_offset))
+
+
 class PartitionWriter:
     """One partition of the target. Nobody else may write to it meanwhile."""
 
@@ -149,14 +160,8 @@ class PartitionWriter:
         self._meant: list[int] = []
 
     def end(self) -> int:
-        """Where the leader's log ends, also of what is not on its replicas yet."""
-        connection, epoch = self._brokers.leader(self.topic, self.partition)
-        asked = {"partition": self.partition, "current_leader_epoch": -1, "leader_epoch": epoch}
-        request = {"replica_id": -1, "topics": [{"topic": self.topic, "partitions": [asked]}]}
-        told = connection.call(_END_OFFSET, _END_OFFSET_VERSION, request)
-        found = told.topics[0].partitions[0]
-        check(f"the end of {self.place} could not be asked for", found.error_code)
-        return max(0, int(found.end_offset))
+        """Where the leader's log ends."""
+        return log_end(self._brokers, self.topic, self.partition)
 
     def put(self, piece: Piece) -> None:
         """Write a batch that belongs at its base offset; up to a few are not answered yet."""

@@ -207,7 +207,7 @@ class _App:
                 _logger.warning("the store of app %s was removed: it is rebuilt from the log", self.name)
                 self.close()
         if self._store is None and self.wanted:
-            self._store = self._stores.open(self.name)
+            self._store = self._stores.open(self.name, self._feed.cluster_id())
             names = {build.spec.name for build in self._store.builds()}
             self._views = {name: self._keeper(name, self._store) for name in names}
         return self._store

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from headrace.views.postgres.address import PostgresAddress
     from headrace.views.store import Stores
 
-__all__ = ["ensure_usable", "stores_at"]
+__all__ = ["apps_at", "ensure_usable", "give", "stores_at"]
 
 _POSTGRES = ("postgresql://", "postgres://")
 
@@ -33,6 +34,21 @@ def ensure_usable(address: str) -> str:
     postgres = _postgres(address)
     postgres.ensure_usable()
     return str(postgres)
+
+
+def apps_at(address: str, log: str, topic_ids: Mapping[str, str]) -> list[str]:
+    """The apps whose views of this log are kept there; ``topic_ids``: the topics of the log."""
+    from headrace.views.postgres.belonging import apps_of
+
+    return apps_of(_postgres(address), log, topic_ids)
+
+
+def give(address: str, log: str, other: str, topic_ids: Mapping[str, str]) -> dict[str, int]:
+    """The log has moved: its views that are kept there go on with the other one. The apps, and how many views of each
+    there are; ``topic_ids``: what the topics are called there."""
+    from headrace.views.postgres.belonging import give
+
+    return give(_postgres(address), log, other, topic_ids)
 
 
 def _postgres(address: str) -> PostgresAddress:

@@ -45,8 +45,8 @@ class SqliteStores:
         """The files are ours alone."""
         return None
 
-    def open(self, app: str) -> SqliteStore:
-        """The file of an app."""
+    def open(self, app: str, log: str | None = None) -> SqliteStore:
+        """The file of an app: whatever log the node of this folder serves."""
         return SqliteStore(self._folder / f"{app}{SUFFIX}")
 
     def reader(self, apps: Callable[[], Sequence[str]]) -> SqliteReader:

@@ -187,8 +187,9 @@ class Stores(Protocol):
         """A name for this place, the same for all processes that reach it; None if this process has it to itself."""
         ...
 
-    def open(self, app: str) -> Store:
-        """The store of an app; made if it is not there."""
+    def open(self, app: str, log: str | None = None) -> Store:
+        """The store of an app; made if it is not there. ``log``: the id of the cluster that its views are of. A place
+        that several logs can reach refuses another one than before, with StoreAway."""
         ...
 
     def reader(self, apps: Callable[[], Sequence[str]]) -> Reader:

@@ -17,6 +17,7 @@ from headrace.views.applying import take_in
 from headrace.views.catalog import ViewSpec
 from headrace.views.changes import RowDecoder
 from headrace.views.columns import compact_json
+from headrace.views.postgres import belonging
 from headrace.views.postgres.address import Connection, PostgresAddress, execute, fetch
 from headrace.views.postgres.ownership import Owner
 from headrace.views.postgres.reading import PostgresReader
@@ -45,9 +46,9 @@ class PostgresStores:
             [(server, database)] = fetch(db, "SELECT system_identifier, current_database() FROM pg_control_system()")
         return f"{server:x}.{hashlib.sha256(str(database).encode()).hexdigest()[:8]}"
 
-    def open(self, app: str) -> PostgresStore:
+    def open(self, app: str, log: str | None = None) -> PostgresStore:
         """The schema of an app."""
-        return PostgresStore(self._address, app, self._owner, self._copy_from)
+        return PostgresStore(self._address, app, self._owner, self._copy_from, log)
 
     def reader(self, apps: Callable[[], Sequence[str]]) -> PostgresReader:
         """A reader of all schemas."""
@@ -63,9 +64,12 @@ class PostgresStores:
 class PostgresStore:
     """The views of one app in its schema, over one connection."""
 
-    def __init__(self, address: PostgresAddress, app: str, owner: Owner, copy_from: int = COPY_FROM) -> None:
+    def __init__(
+        self, address: PostgresAddress, app: str, owner: Owner, copy_from: int = COPY_FROM, log: str | None = None
+    ) -> None:
         self._address = address
         self._owner = owner
+        self._log = log
         self._schema = Schema(app)
         self._copy_from = copy_from
         self._decoders: dict[int, RowDecoder] = {}
@@ -74,6 +78,8 @@ class PostgresStore:
         self._db = address.connect()
         try:
             self._schema.ensure(self._db, address)
+            if log is not None:
+                belonging.claim(self._db, self._schema, address, log)
         except BaseException:
             self._db.close()
             raise
@@ -177,6 +183,8 @@ class PostgresStore:
         own = self._owner.take if take else self._owner.ensure
         with self._address.told(), self._db.transaction():
             own(self._db, self._schema.app, self._schema.owners, view)
+            if take and self._log is not None:
+                belonging.ensure(self._db, self._schema, self._address, self._log)
             yield self._db
 
     def _forget(self, number: int) -> None:

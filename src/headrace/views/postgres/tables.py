@@ -1,6 +1,6 @@
 """What is in the schema of an app, which has the app's name::
 
-    headrace_store     format: one row
+    headrace_store     format, log: one row                               (see ``belonging``)
     headrace_owners    view, epoch, owner, since                          (see ``ownership``)
     headrace_builds    number, view, spec (JSON), topic_id, live, bad, last_bad
     headrace_offsets   build, partition, following
@@ -28,13 +28,13 @@ from headrace.views.store import Build
 
 __all__ = ["Schema"]
 
-FORMAT = 1
+FORMAT = 2
 LONGEST_NAME = 63
 LOCK_PATIENCE_S = 1
 
 _STORE = "headrace_store"
 _TABLES = """
-CREATE TABLE {0}.headrace_store (format integer NOT NULL);
+CREATE TABLE {0}.headrace_store (format integer NOT NULL, log text);
 INSERT INTO {0}.headrace_store VALUES ({1});
 CREATE TABLE {0}.headrace_owners (
     view text COLLATE "C" PRIMARY KEY, epoch bigint NOT NULL, owner text NOT NULL, since timestamptz NOT NULL);
@@ -44,6 +44,10 @@ CREATE TABLE {0}.headrace_builds (
 CREATE UNIQUE INDEX headrace_live ON {0}.headrace_builds (view) WHERE live;
 CREATE TABLE {0}.headrace_offsets (
     build bigint NOT NULL, partition integer NOT NULL, following bigint NOT NULL, PRIMARY KEY (build, partition));
+"""
+_FROM_FORMAT_1 = """
+ALTER TABLE {0}.headrace_store ADD COLUMN log text;
+UPDATE {0}.headrace_store SET format = 2;
 """
 _LOOK = """
 SELECT pg_get_userbyid(nspowner), has_schema_privilege(oid, 'CREATE') AND has_schema_privilege(oid, 'USAGE'),
@@ -77,8 +81,8 @@ class Schema:
     def __init__(self, app: str) -> None:
         self.app = app
         self.name = quoted(app)
-        self.owners, self.builds, self.offsets = (
-            f"{self.name}.headrace_{what}" for what in ("owners", "builds", "offsets")
+        self.store, self.owners, self.builds, self.offsets = (
+            f"{self.name}.headrace_{what}" for what in ("store", "owners", "builds", "offsets")
         )
 
     def table(self, view: str, number: int) -> str:
@@ -137,8 +141,10 @@ class Schema:
                 " there.",
                 hint=f"connect as {owner!r}, or: GRANT {quoted(owner)} TO {quoted(address.user)};",
             )
-        [(written,)] = fetch(db, f"SELECT format FROM {self.name}.{_STORE}")
-        if written != FORMAT:
+        [(written,)] = fetch(db, f"SELECT format FROM {self.store}")
+        if written == 1:
+            execute(db, _FROM_FORMAT_1.format(self.name))
+        elif written != FORMAT:
             raise StoreAway(
                 f"{address}: the views in schema {self.app!r} have format {written}; this Headrace writes {FORMAT}.",
                 hint=f"to have them built anew from the log: DROP SCHEMA {self.name} CASCADE;",
