@@ -96,6 +96,31 @@ def test_who_reads_a_view_for_long_holds_up_its_swap_and_nothing_else(postgres: 
 
 
 @pytest.mark.parametrize(
+    ("name", "columns", "sentence"),
+    [
+        ("sales", {"region": "string", "xmin": "bigint"}, 'column name "xmin" conflicts with a system column name'),
+        ("sales", {"region": "string", **{f"c{number}": "int" for number in range(1600)}}, "at most 1600 columns"),
+        ("headrace_owners", {"region": "string"}, "'headrace_'"),
+        ("taken", {"region": "string"}, '"taken" is not a view'),
+    ],
+    ids=["a column of PostgreSQL's own", "too many columns", "a table of ours", "a table of others"],
+)
+def test_a_view_that_postgresql_cannot_have_is_told_and_other_views_go_on(
+    postgres: Postgres, name: str, columns: dict[str, str], sentence: str
+) -> None:
+    bench = Bench(place_at(emptied(postgres)))
+    bench.declare("other")
+    bench.settle()
+    postgres.execute("create table shop.taken (a int)", "views")
+    bench.declare(name, columns)
+    bench.put("EU", 1.0, "shop.other")
+    bench.settle()
+    assert sentence in (bench.state(name).trouble or "")
+    assert (bench.rows("other"), bench.state("other").trouble) == ({"EU": 1.0}, None)
+    bench.close()
+
+
+@pytest.mark.parametrize(
     ("change", "sentence"),
     [
         ('alter table shop."sales~1" drop column revenue cascade', "column 'revenue' is gone"),
