@@ -33,3 +33,9 @@ def opened(dsn: str) -> Iterator[Opened]:
     made = opened_at(dsn)
     yield made
     made.close()
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who needs a lock waits until the test has looked."""
+    monkeypatch.setattr("headrace.views.postgres.store.LOCK_PATIENCE_MS", 60_000)
