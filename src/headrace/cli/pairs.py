@@ -10,7 +10,15 @@ from pathlib import Path
 
 from headrace.cli.failures import CommandFailed
 
-__all__ = ["CLIENT_VARIABLE", "as_lines", "client_layers", "client_settings", "name_values", "over_file"]
+__all__ = [
+    "CLIENT_VARIABLE",
+    "as_lines",
+    "client_layers",
+    "client_settings",
+    "name_values",
+    "over_file",
+    "own_client_settings",
+]
 
 CLIENT_VARIABLE = "HEADRACE_CLIENT"
 _FOLD = "\\n"
@@ -35,6 +43,15 @@ def client_settings(pairs: Sequence[str] | None) -> dict[str, str]:
     what was given with ``-X``; ``@FILE`` stands for the lines of a file. Command lines can be seen by others, these
     cannot."""
     return {name: value for _, layer in client_layers(_FILE.get() or {}, pairs) for name, value in layer.items()}
+
+
+def own_client_settings(pairs: Sequence[str] | None) -> dict[str, str]:
+    """The same for commands that read and write by themselves: what their promises rest on is refused."""
+    from headrace.feed.client_settings import ensure_usable
+
+    settings = client_settings(pairs)
+    ensure_usable(settings)
+    return settings
 
 
 @contextmanager

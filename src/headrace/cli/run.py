@@ -17,7 +17,7 @@ from headrace.cli.child import node_for
 from headrace.cli.command import Command
 from headrace.cli.failures import CommandFailed
 from headrace.cli.options import Checkpoints, ClientSettings, Http, Logs, MaybeLog, SparkSettings, Views
-from headrace.cli.pairs import client_settings, name_values
+from headrace.cli.pairs import name_values, own_client_settings
 from headrace.cli.start import DEFAULT_DATA, DEFAULT_HTTP, views_place
 from headrace.cli.stopping import stop_signals
 from headrace.logs import LogForm, spoken
@@ -96,7 +96,7 @@ def run(
     wanted = RunSettings(
         log or DEFAULT_SERVER,
         data,
-        client=client_settings(client),
+        client=own_client_settings(client),
         master=spark,
         interval_ms=interval_ms,
         rebuild=rebuild,

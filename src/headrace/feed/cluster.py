@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
 from headrace.errors import HeadraceError, ServerAway, UnknownTopic
 from headrace.feed.brokers import Brokers, brokers_of
+from headrace.feed.client_settings import OURS
 
 __all__ = ["Cluster", "comes_back", "raised"]
 
@@ -60,14 +61,14 @@ class Cluster:
         self._brokers: Brokers | None = None
 
     def config(self, **more: object) -> dict[str, Any]:
-        """Settings for a client; names with underscores for dots."""
+        """Settings for a client; names with underscores for dots. What the user says wins, but for ``OURS``."""
         return {
             "bootstrap.servers": self.bootstrap,
             "client.id": "headrace-feed",
             "log_level": 0,
             "reconnect.backoff.max.ms": 1000,
             **{name.replace("_", "."): value for name, value in more.items()},
-            **self.settings,
+            **{name: value for name, value in self.settings.items() if name not in OURS},
         }
 
     @property
