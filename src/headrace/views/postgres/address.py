@@ -33,7 +33,7 @@ _PATIENCE = {
 }
 """A server that vanished without a word is noticed within half a minute."""
 _SESSION = (
-    "SET lock_timeout = '10s'; SET idle_in_transaction_session_timeout = '10s'; SET tcp_keepalives_idle = 5;"
+    "SET lock_timeout = '10s'; SET idle_in_transaction_session_timeout = '30s'; SET tcp_keepalives_idle = 5;"
     " SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3;"
     " SET default_transaction_isolation = 'read committed'; SET timezone = 'UTC';"
     " SET datestyle = 'ISO'; SET extra_float_digits = 1; SET bytea_output = 'hex'; SET search_path = ''"

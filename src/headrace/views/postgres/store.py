@@ -35,6 +35,9 @@ __all__ = ["PostgresStore", "PostgresStores"]
 LOCK_PATIENCE_MS = 500
 """All views of a node are written by one thread: it does not wait for one of them."""
 
+_STOPPED = "SET idle_in_transaction_session_timeout = '10s'"
+"""A process that is stopped in the middle of a transaction has its view for so long and no longer."""
+
 
 class PostgresStores:
     """A database with a schema for each app. ``copy_from``: how many rows are worth a copy."""
@@ -81,7 +84,7 @@ class PostgresStore:
         try:
             self._schema.ensure(self._db, address)
             with address.told():
-                execute(self._db, f"SET lock_timeout = {LOCK_PATIENCE_MS}")
+                execute(self._db, f"SET lock_timeout = {LOCK_PATIENCE_MS}; {_STOPPED}")
         except BaseException:
             self._db.close()
             raise
