@@ -43,10 +43,10 @@ class Place:
         found: list[bytes] = self.rows(topic, **where).column("value").to_pylist()
         return found
 
-    def wait_for(self, topic: str, values: list[bytes]) -> None:
+    def wait_for(self, topic: str, values: list[bytes], partition: int = 0) -> None:
         """Apache Kafka answers a commit before it can be read."""
         deadline = time.monotonic() + 60
-        while (found := self.values(topic)) != values:
+        while (found := self.values(topic, partition=partition)) != values:
             assert time.monotonic() < deadline, found
 
 
@@ -168,6 +168,19 @@ def test_records_that_were_deleted_before_they_are_read_are_told_not_skipped_by_
     assert place.values(topic, start=2) == values[6:]
     for start in (0, 6):
         assert place.values(topic, start=start, whole=True) == values[6:]
+
+
+@pytest.mark.system
+def test_a_transaction_over_partitions_is_seen_once_in_each_or_in_none(place: Place, make_topic: MakeTopic) -> None:
+    topic, made = make_topic(place.server, 3), transactional(place.server, "over-partitions")
+    for value in (b"aborted", b"committed", b"aborted", b"committed too"):
+        made.begin_transaction()
+        for partition in range(3):
+            made.produce(topic, value, partition=partition)
+        made.flush(30)
+        (made.abort_transaction if value == b"aborted" else made.commit_transaction)(30)
+    for partition in range(3):
+        place.wait_for(topic, [b"committed", b"committed too"], partition)
 
 
 @pytest.mark.system

@@ -6,15 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.capture.databases import Postgres, postgres_bin
+from tests.capture.databases import Postgres, need_postgres
 from tests.views.schemas import emptied, opened_at
 from tests.views.store_laws import Opened
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    if postgres_bin() is None:
-        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    need_postgres()
     server = Postgres(wal_level="minimal", settings={"max_wal_senders": "0"})
     server.create("views")
     yield server
