@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.capture.databases import Postgres, postgres_bin
+from tests.capture.databases import Postgres, need_postgres
 from tests.servers import Headrace
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    if postgres_bin() is None:
-        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    need_postgres()
     server = Postgres()
     yield server
     server.close()

@@ -19,11 +19,12 @@ from typing import Any
 
 import psycopg
 import pymysql
+import pytest
 from pymysql.constants import CLIENT
 
 from tests.servers import ROOT, ServerFailed, die_with_parent, free_port
 
-__all__ = ["MariaDB", "MySQL", "Postgres", "mariadb_bin", "mysql_bin", "postgres_bin"]
+__all__ = ["MariaDB", "MySQL", "Postgres", "mariadb_bin", "mysql_bin", "need_postgres", "postgres_bin"]
 
 
 def postgres_bin() -> Path | None:
@@ -34,6 +35,13 @@ def postgres_bin() -> Path | None:
             return folder
     found = shutil.which("initdb")
     return Path(found).parent if found else None
+
+
+def need_postgres() -> None:
+    """Without PostgreSQL its tests are skipped; where ``CI`` is set, all of them have to run, and they fail."""
+    if postgres_bin() is None:
+        give_up = pytest.fail if os.environ.get("CI") else pytest.skip
+        give_up("PostgreSQL is not installed: apt-get install postgresql, or scripts/optional-tools, with Maven")
 
 
 def _as_nobody() -> None:

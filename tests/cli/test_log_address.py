@@ -6,9 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from headrace.cli.app import app
 from headrace.cli.failures import CommandFailed
 from headrace.cli.pairs import CLIENT_VARIABLE, as_lines, client_settings
+from headrace.feed.cluster import Cluster
 from tests.cli.command import Cli, on_both
 from tests.servers import ApacheKafka, Headrace, Server, ViewsNode, free_port
 
@@ -41,6 +44,37 @@ def test_a_line_that_is_no_setting_is_not_shown(tmp_path: Path, monkeypatch: pyt
     monkeypatch.delenv(CLIENT_VARIABLE)
     with pytest.raises(CommandFailed, match="cannot be read"):
         client_settings([f"@{tmp_path / 'nothing'}"])
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("run", "nothing.py"),
+        ("up", "--log", "kafka://127.0.0.1:1"),
+        ("move", "--to", "kafka://127.0.0.1:1"),
+    ],
+    ids=" ".join,
+)
+def test_what_exactly_once_rests_on_is_refused_before_anything_starts(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(CLIENT_VARIABLE, "isolation.level=read_uncommitted\nlinger.ms=5")
+    said = CliRunner().invoke(app, command)
+    assert isinstance(said.exception, SystemExit)
+    assert "isolation.level of the Kafka client cannot be set here" in said.stderr
+    assert "what a transaction has not committed would be counted" in said.stderr
+
+
+def test_what_the_user_says_of_the_client_holds_but_for_what_exactly_once_rests_on() -> None:
+    said = {"acks": "1", "transactional.id": "mine", "linger.ms": "50", "client.id": "shop"}
+    told = Cluster("127.0.0.1:1", said).config(acks="all", transactional_id="headrace.q", linger_ms=5)
+    assert {name: told[name] for name in said} == {
+        "acks": "all",
+        "transactional.id": "headrace.q",
+        "linger.ms": "50",
+        "client.id": "shop",
+    }
 
 
 @pytest.mark.system

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.feed.cluster import Cluster
 from headrace.feed.topics import ensure_topic
-from tests.capture.databases import Postgres, postgres_bin
+from tests.capture.databases import Postgres, need_postgres
 from tests.servers import KafkaCluster, Server
 
 SECRET = "pw-of-headrace"
@@ -26,8 +26,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    if postgres_bin() is None:
-        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    need_postgres()
     server = Postgres(wal_level="minimal", settings={"max_wal_senders": "0"})
     server.execute(f"create role headrace login password '{SECRET}'")
     yield server

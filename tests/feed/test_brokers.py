@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
 
-from headrace.feed.brokers import Brokers, placement
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from headrace.feed.brokers import Brokers, brokers_of, placement
 
 TWO = {"min.insync.replicas": "2"}
 
@@ -33,3 +38,21 @@ def test_three_copies_unless_somebody_has_chosen(
 )
 def test_fewer_copies_than_three_may_all_but_one_be_lost(asked: int | None, wanted: tuple[int, dict[str, str]]) -> None:
     assert Brokers(False, (), 3, TWO).copies(asked) == wanted
+
+
+class Secretive:
+    """A cluster that does not let us see its settings."""
+
+    def list_topics(self, timeout: float) -> Any:
+        known = {number: SimpleNamespace(host=f"kafka{number}", port=9092) for number in range(3)}
+        return SimpleNamespace(brokers=known, topics={})
+
+    def describe_configs(self, resources: list[Any], **_: Any) -> dict[Any, Future[Any]]:
+        refused: Future[Any] = Future()
+        refused.set_exception(KafkaException(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED)))
+        return dict.fromkeys(resources, refused)
+
+
+def test_topics_have_three_copies_where_the_clusters_settings_may_not_be_seen() -> None:
+    found = brokers_of(Secretive())  # type: ignore[arg-type]
+    assert (found.embedded, found.copies(None)) == (False, (3, TWO))

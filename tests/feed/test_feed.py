@@ -11,13 +11,15 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from headrace import _kernel
-from headrace.errors import InvalidInput, UnknownTopic
+from headrace.errors import InvalidInput, OffsetOutOfRange, UnknownTopic
 from headrace.feed import Feed, open_feed
 from headrace.feed.protocol import ProtocolFeed
 from headrace.feed.segments import SegmentFeed
+from headrace.log.segment import segment_name
 from tests.servers import Headrace, Server
 
 MakeTopic = Callable[..., str]
@@ -41,10 +43,10 @@ class Place:
         found: list[bytes] = self.rows(topic, **where).column("value").to_pylist()
         return found
 
-    def wait_for(self, topic: str, values: list[bytes]) -> None:
+    def wait_for(self, topic: str, values: list[bytes], partition: int = 0) -> None:
         """Apache Kafka answers a commit before it can be read."""
         deadline = time.monotonic() + 60
-        while (found := self.values(topic)) != values:
+        while (found := self.values(topic, partition=partition)) != values:
             assert time.monotonic() < deadline, found
 
 
@@ -141,6 +143,44 @@ def test_only_committed_records_are_read(place: Place, make_topic: MakeTopic) ->
     whole = place.rows(topic).column("offset").to_pylist()
     for start in range(place.feed.bounds(topic)[0][1] + 1):
         assert place.rows(topic, start=start).column("offset").to_pylist() == [at for at in whole if at >= start]
+
+
+@pytest.mark.system
+def test_records_that_were_deleted_before_they_are_read_are_told_not_skipped_by_who_wants_all(
+    place: Place, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(place.server, segment_bytes=str(1 << 20))
+    made = producer(place.server)
+    values = [b"%d" % number * 300_000 for number in range(10)]
+    for value in values:
+        made.produce(topic, value=value, partition=0)
+        made.flush(30)
+    place.wait_for(topic, values)
+    admin = AdminClient({"bootstrap.servers": place.server.bootstrap})
+    [deleted] = admin.delete_records([TopicPartition(topic, 0, 6)]).values()
+    deleted.result(30)
+    if place.data is not None:  # as retention does a little later
+        for base in (0, 3):
+            (place.data / "topics" / topic / "0" / f"{segment_name(base)}.log").unlink()
+    for end in (5, 10):
+        with pytest.raises(OffsetOutOfRange, match="were deleted, or lost"):
+            place.rows(topic, start=2, end=end, whole=True)
+    assert place.values(topic, start=2) == values[6:]
+    for start in (0, 6):
+        assert place.values(topic, start=start, whole=True) == values[6:]
+
+
+@pytest.mark.system
+def test_a_transaction_over_partitions_is_seen_once_in_each_or_in_none(place: Place, make_topic: MakeTopic) -> None:
+    topic, made = make_topic(place.server, 3), transactional(place.server, "over-partitions")
+    for value in (b"aborted", b"committed", b"aborted", b"committed too"):
+        made.begin_transaction()
+        for partition in range(3):
+            made.produce(topic, value, partition=partition)
+        made.flush(30)
+        (made.abort_transaction if value == b"aborted" else made.commit_transaction)(30)
+    for partition in range(3):
+        place.wait_for(topic, [b"committed", b"committed too"], partition)
 
 
 @pytest.mark.system

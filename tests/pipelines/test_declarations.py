@@ -75,6 +75,7 @@ MISTAKES: list[tuple[str, Callable[[hr.App], object], str, str]] = [
     ("view that reads nothing", lambda a: view_reading(a), "reads nothing", "orders, customers"),
     ("two of one name", lambda a: view_reading(a, "customers", name="orders"), "two declarations", "rename"),
     ("a bad name", lambda a: a.stream("no.dots", "a int"), "cannot be the name", "letters"),
+    ("a view with a name of ours", lambda a: view_reading(a, "orders", name="headrace_builds"), "of a view", "another"),
     ("an app's bad name", lambda a: hr.App("1st"), "cannot be the name of an app", "letters"),
     ("alert to nobody", lambda a: a.alert(to=None)(lambda orders: orders), "no channel", "hr.Webhook"),  # type: ignore[arg-type]
     ("webhook that is no address", lambda a: hr.Webhook("ops.example"), "not the address", "https://"),

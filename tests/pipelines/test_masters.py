@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import socket
+import stat
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from headrace.cli.failures import CommandFailed
+from headrace.cli.pairs import spark_settings
 from headrace.errors import InvalidConfig
 from headrace.pipelines.executors import absolute_files, python_command, stand_in
 from headrace.pipelines.masters import OURS, Manager, Master, ensure_reachable, ensure_usable
 from headrace.pipelines.settings import RunSettings
-from headrace.pipelines.spark import session_settings
+from headrace.pipelines.spark import session_settings, told_in_a_file
 from tests.cli.command import Cli
 
 Told = Mapping[str, str]
@@ -161,6 +166,27 @@ def test_a_cluster_of_this_machine_may_use_its_folders_and_addresses() -> None:
 def test_checkpoints_are_below_the_data_folder_unless_told_otherwise() -> None:
     assert RunSettings("log:9092", Path("data")).checkpoints_at == "data/checkpoints"
     assert RunSettings("log:9092", Path("data"), checkpoints="s3a://bucket/shop").checkpoints_at == "s3a://bucket/shop"
+
+
+def test_settings_of_spark_from_a_file_are_on_no_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "s3.properties").write_text("# of the store\nspark.hadoop.fs.s3a.secret.key=a=b\\ c\nspark.b=2\n")
+    said = [f"@{tmp_path / 's3.properties'}", "spark.b=3", "spark.c=4"]
+    settings, hidden = spark_settings(said)
+    assert settings == {"spark.hadoop.fs.s3a.secret.key": "a=b\\ c", "spark.b": "3", "spark.c": "4"}
+    assert hidden == {"spark.hadoop.fs.s3a.secret.key"}
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--name mine pyspark-shell")
+    with told_in_a_file({name: settings[name] for name in hidden}):
+        option, name, *others = shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"])
+        assert (option, others) == ("--properties-file", ["--load-spark-defaults", "--name", "mine", "pyspark-shell"])
+        assert stat.S_IMODE(Path(name).stat().st_mode) == 0o600
+        assert Path(name).read_text() == "spark.hadoop.fs.s3a.secret.key=a\\u003db\\u005c\\u0020c\n"
+    assert not Path(name).exists()
+    assert os.environ["PYSPARK_SUBMIT_ARGS"] == "--name mine pyspark-shell"
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--properties-file x pyspark-shell")
+    with pytest.raises(InvalidConfig, match="Spark reads one of them"), told_in_a_file({"spark.b": "2"}):
+        pass
+    with pytest.raises(CommandFailed, match="--spark-conf @nowhere: the file cannot be read"):
+        spark_settings(["@nowhere"])
 
 
 @pytest.mark.system

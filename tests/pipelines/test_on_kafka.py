@@ -31,6 +31,7 @@ app.table("customers", key="id", capture=hr.SQLite("{database}", table="customer
 
 @app.view(key="customer_id")
 def revenue(orders):
+    assert orders.sparkSession.sparkContext.getConf().get("spark.hadoop.fs.s3a.secret.key").endswith("t: #\\u00fc = 1")
     return orders.groupBy("customer_id").agg(F.sum("amount").alias("revenue"), F.count("*").alias("orders"))
 
 @app.view(key="town")
@@ -44,7 +45,8 @@ def huge(orders):
 
 
 def test_an_app_runs_where_tls_and_a_password_are_wanted_and_nobody_sees_the_password(tmp_path: Path) -> None:
-    """A stream, a captured table, views of both, rows that are dead, an alert; produced, consumed and served."""
+    """A stream, a captured table, views of both, rows that are dead, an alert; produced, consumed and served. Spark has
+    a secret of its own."""
     secret = "4c0f-s3cret"
     with closing(sqlite3.connect(tmp_path / "shop.sqlite")) as database:
         database.executescript(
@@ -54,11 +56,13 @@ def test_an_app_runs_where_tls_and_a_password_are_wanted_and_nobody_sees_the_pas
     kafka = SecureKafka(tmp_path / "kafka", password=secret)
     told = "".join(f"{name}={value}\n" for name, value in account(kafka, "PLAIN", "admin", secret).items())
     (tmp_path / "client.properties").write_text(told)
+    (tmp_path / "spark.properties").write_text(f"spark.hadoop.fs.s3a.secret.key={secret}: #\u00fc = 1\n")
     cli = Cli(f"kafka://{kafka.bootstrap}", env={"HEADRACE_CLIENT": told})
     cli("topic", "create", "orders", "--partitions", "2")
     with http_server() as receiver:
         app = SECURED.format(database=tmp_path / "shop.sqlite", hook=receiver.address)
-        driver = Driver(tmp_path, kafka, ["-X", f"@{tmp_path / 'client.properties'}"], app=app)
+        options = ["-X", f"@{tmp_path / 'client.properties'}", "--spark-conf", f"@{tmp_path / 'spark.properties'}"]
+        driver = Driver(tmp_path, kafka, options, app=app)
         try:
             driver.wait_until_running()
             lines = [json.dumps(order(number, number, 1.0 + number)) for number in range(100)]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.capture.databases import Postgres, postgres_bin
+from tests.capture.databases import Postgres, need_postgres
 from tests.cli.command import Cli
 from tests.servers import free_port
 from tests.serving.live import LiveNode, eventually, live_node
@@ -26,8 +26,7 @@ ROUNDS = 6
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[Postgres]:
-    if postgres_bin() is None:
-        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    need_postgres()
     server = Postgres(wal_level="minimal", settings={"max_wal_senders": "0"})
     server.execute(f"create role headrace login password '{SECRET}'")
     server.execute("create database views owner headrace")

@@ -6,15 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.capture.databases import Postgres, postgres_bin
+from tests.capture.databases import Postgres, need_postgres
 from tests.views.schemas import emptied, opened_at
 from tests.views.store_laws import Opened
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    if postgres_bin() is None:
-        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    need_postgres()
     server = Postgres(wal_level="minimal", settings={"max_wal_senders": "0"})
     server.create("views")
     yield server
@@ -33,3 +32,9 @@ def opened(dsn: str) -> Iterator[Opened]:
     made = opened_at(dsn)
     yield made
     made.close()
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who needs a lock waits until the test has looked."""
+    monkeypatch.setattr("headrace.views.postgres.store.LOCK_PATIENCE_MS", 60_000)

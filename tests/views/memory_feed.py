@@ -91,7 +91,9 @@ class MemoryFeed:
             for index, kept in enumerate(self.topics[topic])
         }
 
-    def read(self, topic: str, partition: int, start: int, end: int, *, max_bytes: int = 0) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, topic: str, partition: int, start: int, end: int, *, max_bytes: int = 0, whole: bool = False
+    ) -> Iterator[pa.RecordBatch]:
         wanted = [record for record in self.topics[topic][partition].records if start <= record[0] < end]
         for at in range(0, len(wanted), self.rows_at_once):
             yield records(wanted[at : at + self.rows_at_once])

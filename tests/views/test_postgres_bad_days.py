@@ -25,6 +25,7 @@ SECRET = "s3cret-word"
 _TABLES = "select tablename from pg_tables where schemaname = 'shop' and tablename not like 'headrace%'"
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_connection_that_breaks_in_a_transaction_leaves_rows_and_offsets_as_they_were(
     postgres: Postgres, dsn: str
 ) -> None:
@@ -49,6 +50,7 @@ def test_a_connection_that_breaks_in_a_transaction_leaves_rows_and_offsets_as_th
     again.close()
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_server_that_is_killed_in_a_batch_costs_nothing(dsn: str, postgres: Postgres) -> None:
     """And while it is away the others wait for it: nothing ends, and what was committed is there."""
     bench = Bench(place_at(dsn))
@@ -92,6 +94,31 @@ def test_who_reads_a_view_for_long_holds_up_its_swap_and_nothing_else(postgres: 
         assert bench.state().rebuilding
     bench.settle()
     assert (bench.rows(), bench.state().rebuilding, bench.state().trouble) == ({"EU": 1.0}, False, None)
+    bench.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "sentence"),
+    [
+        ("sales", {"region": "string", "xmin": "bigint"}, 'column name "xmin" conflicts with a system column name'),
+        ("sales", {"region": "string", **{f"c{number}": "int" for number in range(1600)}}, "at most 1600 columns"),
+        ("headrace_owners", {"region": "string"}, "'headrace_'"),
+        ("taken", {"region": "string"}, '"taken" is not a view'),
+    ],
+    ids=["a column of PostgreSQL's own", "too many columns", "a table of ours", "a table of others"],
+)
+def test_a_view_that_postgresql_cannot_have_is_told_and_other_views_go_on(
+    postgres: Postgres, name: str, columns: dict[str, str], sentence: str
+) -> None:
+    bench = Bench(place_at(emptied(postgres)))
+    bench.declare("other")
+    bench.settle()
+    postgres.execute("create table shop.taken (a int)", "views")
+    bench.declare(name, columns)
+    bench.put("EU", 1.0, "shop.other")
+    bench.settle()
+    assert sentence in (bench.state(name).trouble or "")
+    assert (bench.rows("other"), bench.state("other").trouble) == ({"EU": 1.0}, None)
     bench.close()
 
 
@@ -194,6 +221,9 @@ def test_a_database_that_cannot_be_used_is_told_without_the_password(people: Pos
     people.execute("alter role alice set default_transaction_read_only = on")
     assert "is read-only" in told(people.dsn("views", "alice", SECRET))
     people.execute("alter role alice reset default_transaction_read_only")
+    people.execute("revoke temporary on database views from public")
+    assert 'GRANT TEMPORARY ON DATABASE "views" TO "alice"' in told(people.dsn("views", "alice", SECRET))
+    people.execute("grant temporary on database views to public")
     assert ensure_usable(people.dsn("views", "alice", SECRET)) == f"postgresql://alice@127.0.0.1:{port}/views"
 
 

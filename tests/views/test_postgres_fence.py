@@ -44,7 +44,13 @@ def test_an_owner_that_was_replaced_writes_nothing_however_it_comes_back(dsn: st
         one.close()
 
 
-def test_who_takes_over_waits_for_the_commit_under_way_and_goes_on_after_it(postgres: Postgres, dsn: str) -> None:
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("isolation", ["read committed", "repeatable read"])
+def test_who_takes_over_waits_for_the_commit_under_way_and_goes_on_after_it(
+    postgres: Postgres, dsn: str, isolation: str
+) -> None:
+    """Whatever isolation the database gives to those who do not ask for one."""
+    postgres.execute(f"alter database views set default_transaction_isolation = '{isolation}'")
     first = opened_at(dsn)
     build = first.store.begin(spec(), TOPIC_ID)
     second = opened_at(dsn)
@@ -54,9 +60,30 @@ def test_who_takes_over_waits_for_the_commit_under_way_and_goes_on_after_it(post
         taker.start()
         until(lambda: waiting(postgres) == 2)
     taker.join(30)
+    postgres.execute("alter database views reset default_transaction_isolation")
     assert [found.offsets for found in taken] == [{0: 1}]
     first.close()
     second.close()
+
+
+def test_a_view_whose_owner_stands_in_a_transaction_holds_up_no_other(postgres: Postgres) -> None:
+    bench = Bench(place_at(emptied(postgres)))
+    for name in ("sales", "other"):
+        bench.declare(name)
+        bench.put("EU", 1.0, f"shop.{name}")
+    bench.settle()
+    store = bench.materialiser._apps["shop"]._store
+    with postgres.connect("views") as stopped:
+        stopped.execute("begin; select from shop.headrace_owners where view = 'sales' for no key update")
+        for name in ("sales", "other"):
+            bench.put("EU", 2.0, f"shop.{name}")
+        bench.settle()
+        assert (bench.rows("sales"), bench.rows("other")) == ({"EU": 1.0}, {"EU": 2.0})
+        assert "in the middle of a transaction" in (bench.state("sales").trouble or "")
+        assert bench.materialiser._apps["shop"]._store is store, "it was not closed for that"
+    bench.settle()
+    assert (bench.rows("sales"), bench.state("sales").trouble) == ({"EU": 2.0}, None)
+    bench.close()
 
 
 def test_views_of_an_app_have_owners_of_their_own(dsn: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import ServerAway
 from headrace.feed.membership import PARTS
+from headrace.views.places import stores_at
 from headrace.views.sharing import Sharing
 from tests.capture.databases import Postgres
 from tests.views.memory_feed import MemoryFeed
@@ -27,6 +29,7 @@ class Told:
 
     def __init__(self, *parts: int) -> None:
         self.parts = frozenset(parts)
+        self.trouble: str | None = None
 
     def poll(self) -> None: ...
 
@@ -78,6 +81,18 @@ class Shared(Bench):
 
     def sharing(self) -> Sharing:
         return Sharing(lambda: self.member)
+
+
+def test_a_view_that_nobody_keeps_says_what_the_group_has_against_this_process(tmp_path: Path) -> None:
+    bench = Shared(Place(lambda: stores_at(None, tmp_path), lambda: None), Told())
+    bench.declare()
+    bench.member.trouble = "group 'views' does not take this process: Group authorization failed"
+    bench.settle()
+    assert bench.state().trouble == bench.materialiser.shared_trouble == bench.member.trouble
+    bench.member.parts, bench.member.trouble = frozenset(range(PARTS)), None
+    bench.settle()
+    assert (bench.state().trouble, bench.materialiser.shared_trouble) == (None, None)
+    bench.close()
 
 
 @pytest.mark.system

@@ -15,7 +15,7 @@ from headrace.cli.command import Command
 from headrace.cli.failures import CommandFailed
 from headrace.cli.options import ClientSettings, Log, MaybeLog, Output
 from headrace.cli.output import OutputFormat, print_json, print_line, print_table, size
-from headrace.cli.pairs import client_settings
+from headrace.cli.pairs import client_settings, own_client_settings
 from headrace.cli.start import DEFAULT_DATA
 from headrace.cli.stopping import stop_signals
 from headrace.logs import spoken
@@ -153,7 +153,7 @@ def remove(
     loaded = load_app(file)
     if not loaded.captured:
         raise CommandFailed(f"app {loaded.name!r} captures nothing.")
-    settings = capture_settings(log, data, client_settings(client))
+    settings = capture_settings(log, data, own_client_settings(client))
     for line in removed(loaded.name, loaded.captured, settings, topics=topics):
         print_line(line)
 
@@ -175,7 +175,7 @@ def run(
     loaded = load_app(file)
     if not loaded.captured:
         raise CommandFailed(f"app {loaded.name!r} captures nothing.", hint="declare a table with capture=")
-    settings, stopped = client_settings(client), threading.Event()
+    settings, stopped = own_client_settings(client), threading.Event()
     with node_for(log, data, settings, _tell, serve=False) as node, stop_signals(stopped.set):
         chosen = RunSettings(node.server, data, node.log_data, settings)
         with captures_of(loaded, chosen, _tell) as captures:

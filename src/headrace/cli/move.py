@@ -15,7 +15,7 @@ from headrace.cli.command import Command
 from headrace.cli.failures import CommandFailed
 from headrace.cli.options import Log, Output
 from headrace.cli.output import OutputFormat, print_json, print_line, print_table
-from headrace.cli.pairs import client_settings
+from headrace.cli.pairs import own_client_settings
 from headrace.cli.start import DEFAULT_DATA
 from headrace.errors import HeadraceError
 from headrace.operations.cluster import DEFAULT_SERVER, Cluster
@@ -92,7 +92,7 @@ def move(
     from headrace.move.copying import Address
     from headrace.move.moving import Move
 
-    settings = client_settings(client)
+    settings = own_client_settings(client)
     source, target = Cluster(log, {}), Cluster(_address(to), settings)
     folders = data or [Path(DEFAULT_DATA)]
     moving = Move(Address(source.server, {}), Address(target.server, settings), folders, replication, views)

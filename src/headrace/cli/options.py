@@ -94,8 +94,9 @@ SparkSettings = Annotated[
     list[str] | None,
     typer.Option(
         "--spark-conf",
-        metavar="NAME=VALUE",
-        help="A setting of Spark, say spark.executor.memory=4g. Repeatable.",
+        metavar="NAME=VALUE|@FILE",
+        help="A setting of Spark, say spark.executor.memory=4g; @FILE reads them, one a line, and no command line "
+        "shows them. Repeatable.",
     ),
 ]
 Output = Annotated[

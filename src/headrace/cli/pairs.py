@@ -10,7 +10,16 @@ from pathlib import Path
 
 from headrace.cli.failures import CommandFailed
 
-__all__ = ["CLIENT_VARIABLE", "as_lines", "client_layers", "client_settings", "name_values", "over_file"]
+__all__ = [
+    "CLIENT_VARIABLE",
+    "as_lines",
+    "client_layers",
+    "client_settings",
+    "name_values",
+    "over_file",
+    "own_client_settings",
+    "spark_settings",
+]
 
 CLIENT_VARIABLE = "HEADRACE_CLIENT"
 _FOLD = "\\n"
@@ -37,6 +46,15 @@ def client_settings(pairs: Sequence[str] | None) -> dict[str, str]:
     return {name: value for _, layer in client_layers(_FILE.get() or {}, pairs) for name, value in layer.items()}
 
 
+def own_client_settings(pairs: Sequence[str] | None) -> dict[str, str]:
+    """The same for commands that read and write by themselves: what their promises rest on is refused."""
+    from headrace.feed.client_settings import ensure_usable
+
+    settings = client_settings(pairs)
+    ensure_usable(settings)
+    return settings
+
+
 @contextmanager
 def over_file(file: Mapping[str, str]) -> Iterator[None]:
     """Within: what the settings file says of the client, beneath what others say."""
@@ -51,16 +69,29 @@ def client_layers(file: Mapping[str, str], pairs: Sequence[str] | None) -> list[
     """Who says what of the client's settings: later ones hold over earlier ones."""
     flags: dict[str, str] = {}
     for pair in pairs or []:
-        flags |= _of_file(pair[1:]) if pair.startswith("@") else name_values([pair], "-X")
+        flags |= _of_file(pair[1:], "-X") if pair.startswith("@") else name_values([pair], "-X")
     said = _lines(os.environ.get(CLIENT_VARIABLE, ""), CLIENT_VARIABLE)
     return [("file", file), (f"environment {CLIENT_VARIABLE}", said), ("flag", flags)]
 
 
-def _of_file(name: str) -> dict[str, str]:
+def spark_settings(pairs: Sequence[str] | None) -> tuple[dict[str, str], frozenset[str]]:
+    """Settings of Spark, where ``@FILE`` stands for the lines of a file; and the names of those that are from a file,
+    because they may be secret."""
+    found: dict[str, str] = {}
+    hidden: set[str] = set()
+    for pair in pairs or []:
+        in_file = pair.startswith("@")
+        said = _of_file(pair[1:], "--spark-conf") if in_file else name_values([pair], "--spark-conf")
+        hidden = hidden | said.keys() if in_file else hidden - said.keys()
+        found |= said
+    return found, frozenset(hidden)
+
+
+def _of_file(name: str, option: str) -> dict[str, str]:
     try:
         return _lines(Path(name).read_text(), name)
     except (OSError, UnicodeDecodeError) as error:
-        raise CommandFailed(f"-X @{name}: the file cannot be read: {error}.") from None
+        raise CommandFailed(f"{option} @{name}: the file cannot be read: {error}.") from None
 
 
 def _lines(text: str, where: str) -> dict[str, str]:
@@ -70,7 +101,7 @@ def _lines(text: str, where: str) -> dict[str, str]:
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         if not equals or not name.strip():  # the line may hold a password: it is not shown
-            raise CommandFailed(f"line {number} of {where} is not NAME=VALUE.", hint="say security.protocol=sasl_ssl")
+            raise CommandFailed(f"line {number} of {where} is not NAME=VALUE.", hint="write one setting a line")
         found[name.strip()] = _unfolded(name.strip(), value.strip())
     return found
 

@@ -12,7 +12,7 @@ import typer
 from headrace.cli.command import Command
 from headrace.cli.options import Checkpoints, ClientSettings, Log, Output, SparkSettings
 from headrace.cli.output import OutputFormat, print_json, print_line, print_table
-from headrace.cli.pairs import client_settings, name_values
+from headrace.cli.pairs import client_settings, spark_settings
 from headrace.cli.start import DEFAULT_DATA
 from headrace.cli.state import checkpoint_of
 from headrace.operations.cluster import DEFAULT_SERVER, Cluster
@@ -101,10 +101,11 @@ def rescale(
     from headrace.pipelines.spark import start_spark
 
     cluster, app_name = _feed_cluster(log, client), name.partition(".")[0]
+    in_spark, hidden = spark_settings(spark_conf)
     with tempfile.TemporaryDirectory() as folder:
 
         def spark() -> SparkSession:
-            return start_spark("rescale", Path(folder), "local[*]", name_values(spark_conf, "--spark-conf"))
+            return start_spark("rescale", Path(folder), "local[*]", in_spark, hidden=hidden)
 
         checkpoint = checkpoint_of(checkpoints or str(data / "checkpoints"), name, spark)
         lock = lock_app(data / "checkpoints" / checkpoint.where.split("/")[-3] / app_name, app_name)

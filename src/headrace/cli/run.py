@@ -17,7 +17,7 @@ from headrace.cli.child import node_for
 from headrace.cli.command import Command
 from headrace.cli.failures import CommandFailed
 from headrace.cli.options import Checkpoints, ClientSettings, Http, Logs, MaybeLog, SparkSettings, Views
-from headrace.cli.pairs import client_settings, name_values
+from headrace.cli.pairs import own_client_settings, spark_settings
 from headrace.cli.start import DEFAULT_DATA, DEFAULT_HTTP, views_place
 from headrace.cli.stopping import stop_signals
 from headrace.logs import LogForm, spoken
@@ -93,17 +93,19 @@ def run(
         raise CommandFailed("--once and --until-idle exclude each other.")
     interval_ms = _milliseconds(interval)
     _ensure_time(start_from)
+    in_spark, hidden = spark_settings(spark_conf)
     wanted = RunSettings(
         log or DEFAULT_SERVER,
         data,
-        client=client_settings(client),
+        client=own_client_settings(client),
         master=spark,
         interval_ms=interval_ms,
         rebuild=rebuild,
         start_from=start_from,
         until=Until.ONCE if once else Until.IDLE if until_idle else Until.STOPPED,
         checkpoints=checkpoints,
-        spark=name_values(spark_conf, "--spark-conf"),
+        spark=in_spark,
+        hidden=hidden,
     )
     wanted.ensure_usable()
     loaded = _loaded(file, wanted)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.cli.failures import CommandFailed
-from headrace.cli.pairs import client_settings, name_values
+from headrace.cli.pairs import name_values, own_client_settings
 
 __all__ = [
     "DEFAULT_DATA",
@@ -55,7 +55,7 @@ def start_node(
 
     tokens = Tokens(token or None, read_token or None)
     if log:
-        _serve_log(bootstrap_of(log), client_settings(client), data, http, views, tokens, as_json=as_json)
+        _serve_log(bootstrap_of(log), own_client_settings(client), data, http, views, tokens, as_json=as_json)
         return
     host, port = host_port(listen)
     told_host, told_port = host_port(advertise) if advertise else (None, None)

@@ -14,7 +14,7 @@ from headrace.cli.command import Command
 from headrace.cli.failures import CommandFailed
 from headrace.cli.options import Checkpoints, Output, SparkSettings
 from headrace.cli.output import OutputFormat, print_json, print_line, print_table
-from headrace.cli.pairs import name_values
+from headrace.cli.pairs import spark_settings
 from headrace.cli.start import DEFAULT_DATA
 
 if TYPE_CHECKING:
@@ -66,10 +66,11 @@ def show(
     from headrace.pipelines.spark import start_spark
     from headrace.pipelines.state.inspect import read_state
 
+    in_spark, hidden = spark_settings(spark_conf)
     with tempfile.TemporaryDirectory() as folder:
 
         def spark() -> SparkSession:
-            return start_spark("state", Path(folder), "local[1]", name_values(spark_conf, "--spark-conf"))
+            return start_spark("state", Path(folder), "local[1]", in_spark, hidden=hidden)
 
         checkpoint = checkpoint_of(checkpoints or str(data / "checkpoints"), name, spark)
         tables = read_state(spark(), checkpoint.where)

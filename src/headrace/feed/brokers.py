@@ -39,22 +39,23 @@ class Brokers:
 
 
 def brokers_of(admin: AdminClient) -> Brokers:
-    """Ask one of them; KafkaException if none answers. Where we may not see settings, all is left to the cluster."""
+    """Ask one of them; KafkaException if none answers. Where we may not see settings, it is as if nobody had set them:
+    left to the cluster, a topic would have one copy by Kafka's default."""
     told = admin.list_topics(timeout=_PATIENCE_S)
     known = told.brokers
     addresses = tuple(f"{one.host}:{one.port}" for one in known.values())
+    parts = (part for topic in told.topics.values() for part in topic.partitions.values())
+    members = {*known, *(broker for part in parts for broker in part.replicas)}  # those that are down, too
     resource = ConfigResource(ResourceType.BROKER, str(next(iter(known), 0)))
     try:
         found = admin.describe_configs([resource], request_timeout=_PATIENCE_S)[resource].result(_PATIENCE_S + 5)
     except KafkaException as error:
         if error.args[0].retriable():
             raise
-        return Brokers(False, addresses)
+        return Brokers(False, addresses, *placement(len(members), None, None))
     if any(str(name).startswith("headrace.") for name in found):
         return Brokers(True, addresses)
     chosen = {name: int(entry.value or 0) for name, entry in found.items() if _is_chosen(name, entry)}
-    parts = (part for topic in told.topics.values() for part in topic.partitions.values())
-    members = {*known, *(broker for part in parts for broker in part.replicas)}  # those that are down, too
     return Brokers(False, addresses, *placement(len(members), chosen.get(_REPLICATION), chosen.get(_IN_SYNC)))
 
 

@@ -18,10 +18,11 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
-from headrace.errors import HeadraceError, ServerAway, UnknownTopic
+from headrace.errors import HeadraceError, OffsetOutOfRange, ServerAway, UnknownTopic
 from headrace.feed.brokers import Brokers, brokers_of
+from headrace.feed.client_settings import OURS
 
-__all__ = ["Cluster", "comes_back", "raised"]
+__all__ = ["Cluster", "comes_back", "deleted", "raised"]
 
 REQUEST_TIMEOUT_S = 10.0
 _COMES_BACK = frozenset(
@@ -60,14 +61,14 @@ class Cluster:
         self._brokers: Brokers | None = None
 
     def config(self, **more: object) -> dict[str, Any]:
-        """Settings for a client; names with underscores for dots."""
+        """Settings for a client; names with underscores for dots. What the user says wins, but for ``OURS``."""
         return {
             "bootstrap.servers": self.bootstrap,
             "client.id": "headrace-feed",
             "log_level": 0,
             "reconnect.backoff.max.ms": 1000,
             **{name.replace("_", "."): value for name, value in more.items()},
-            **self.settings,
+            **{name: value for name, value in self.settings.items() if name not in OURS},
         }
 
     @property
@@ -77,13 +78,14 @@ class Cluster:
             self._admin = AdminClient(self.config())
         return self._admin
 
-    def consumer(self) -> Consumer:
-        """A consumer of committed records, of a group that never comes to exist."""
+    def consumer(self, *, where_gone: str = "earliest") -> Consumer:
+        """A consumer of committed records, of a group that never comes to exist. ``where_gone``: where it goes on if
+        what it is to read was deleted; ``error``: nowhere."""
         return Consumer(
             self.config(
                 group_id=f"headrace-feed-{uuid.uuid4()}",
                 isolation_level="read_committed",
-                auto_offset_reset="earliest",
+                auto_offset_reset=where_gone,
                 enable_auto_commit=False,
                 enable_partition_eof=True,
                 fetch_wait_max_ms=5,  # a fetch that waits for more holds up the next range
@@ -197,6 +199,14 @@ class Cluster:
 def comes_back(error: KafkaError) -> bool:
     """Whether the broker is away, busy with its start, or without room on its disk: waiting helps."""
     return error.retriable() or error.code() in _COMES_BACK
+
+
+def deleted(topic: str, partition: int) -> OffsetOutOfRange:
+    """The error to raise where records are gone that have to be read."""
+    return OffsetOutOfRange(
+        f"records of {topic}[{partition}] were deleted, or lost, before they could be read.",
+        hint="raise the topic's retention; a query starts over with --rebuild, or from a time with --from",
+    )
 
 
 def raised(error: KafkaError, doing: str, bootstrap: str) -> HeadraceError:

@@ -43,12 +43,13 @@ class Feed(Protocol):
         ...
 
     def read(
-        self, topic: str, partition: int, start: int, end: int, *, max_bytes: int = ...
+        self, topic: str, partition: int, start: int, end: int, *, max_bytes: int = ..., whole: bool = False
     ) -> Iterator[pyarrow.RecordBatch]:
         """The committed data records with start <= offset < end, about ``max_bytes`` of batches at a time.
 
         ``end`` is at most a last stable offset that ``bounds`` gave. Offsets have gaps where there were aborted
-        transactions, markers, or records that compaction or retention took.
+        transactions, markers, or records that compaction or retention took; ``whole``: OffsetOutOfRange if retention
+        did, where 0 as a start is wherever the log starts.
         """
         ...
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from headrace.feed.cluster import Cluster
+from headrace.feed.cluster import Cluster, comes_back
 from headrace.feed.topics import ensure_topic
 
 __all__ = ["PARTS", "PARTS_TOPIC", "SESSION_S", "VIEWS_GROUPS", "Membership"]
@@ -28,6 +28,8 @@ PARTS = 24
 """Divided evenly by most small numbers of processes."""
 SESSION_S = 6
 _POLL_WITHIN_S = 120
+_OF_THE_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+"""What a broker says that has just started: it says nothing of the group."""
 
 _logger = logging.getLogger(__name__)
 
@@ -38,6 +40,8 @@ class Membership:
     def __init__(self, cluster: Cluster, group: str, instance: str | None = None) -> None:
         """ServerAway if the topic cannot be made now."""
         self.group = group
+        self.trouble: str | None = None
+        """Why it is no member, or may not be one much longer: what the group said last against it."""
         self._cluster = cluster
         self._instance = instance
         self._parts: frozenset[int] = frozenset()
@@ -61,6 +65,13 @@ class Membership:
             self._instance = None
             self._consumer.close()
             self._consumer = self._joined()
+        elif not comes_back(error) and error.code() not in _OF_THE_TOPIC:
+            self._say(f"group {self.group!r} does not take this process: {error.str()}")
+
+    def _say(self, trouble: str) -> None:
+        if trouble != self.trouble:
+            _logger.warning("%s", trouble)
+        self.trouble = trouble
 
     def close(self) -> None:
         """Leave; under an instance id the parts wait for us until the session ends."""
@@ -83,7 +94,7 @@ class Membership:
         return consumer
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._parts = frozenset(one.partition for one in partitions)
+        self._parts, self.trouble = frozenset(one.partition for one in partitions), None
         consumer.assign([])  # there is nothing to fetch
         _logger.info("group %s: %d of %d parts are ours", self.group, len(self._parts), PARTS)
 

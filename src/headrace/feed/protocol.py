@@ -10,11 +10,11 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from headrace import _kernel
-from headrace.errors import ServerAway
-from headrace.feed.cluster import Cluster, raised
+from headrace.errors import OffsetOutOfRange, ServerAway
+from headrace.feed.cluster import Cluster, deleted, raised
 
 if TYPE_CHECKING:
     import pyarrow
@@ -39,17 +39,17 @@ class ProtocolFeed:
         self._consumer: Consumer | None = None
 
     def read(
-        self, topic: str, partition: int, start: int, end: int, *, max_bytes: int = 8 << 20
+        self, topic: str, partition: int, start: int, end: int, *, max_bytes: int = 8 << 20, whole: bool = False
     ) -> Iterator[pyarrow.RecordBatch]:
         """The committed data records of a range."""
         if start >= end:
             return
         if self._consumer is None:
-            self._consumer = self.cluster.consumer()
+            self._consumer = self.cluster.consumer(where_gone="error")
         consumer = self._consumer
         try:
             consumer.assign([TopicPartition(topic, partition, start)])
-            yield from self._batches(consumer, topic, end, max_bytes)
+            yield from self._batches(consumer, TopicPartition(topic, partition, start), end, max_bytes, whole)
         except KafkaException as error:
             raise raised(error.args[0], f"topic {topic!r} could not be read", self.cluster.bootstrap) from None
         finally:
@@ -63,13 +63,23 @@ class ProtocolFeed:
             consumer.close()
         self.cluster.close()
 
-    def _batches(self, consumer: Consumer, topic: str, end: int, max_bytes: int) -> Iterator[pyarrow.RecordBatch]:
+    def _batches(
+        self, consumer: Consumer, at: TopicPartition, end: int, max_bytes: int, whole: bool
+    ) -> Iterator[pyarrow.RecordBatch]:
+        topic, begun = at.topic, at.offset > 0
         waiting: list[Message] = []
         size, deadline = 0, time.monotonic() + _PATIENCE_S
         while True:
             got = consumer.consume(1, _POLL_S)
             got += consumer.consume(_AT_ONCE, 0)  # with a timeout it would wait for all of them
-            records, done = self._sorted(got, topic, end)
+            try:
+                records, done = self._sorted(got, topic, end)
+            except OffsetOutOfRange:
+                if whole and begun:
+                    raise
+                consumer.assign([TopicPartition(topic, at.partition, OFFSET_BEGINNING)])
+                continue
+            begun = begun or bool(records)
             if got:
                 deadline = time.monotonic() + _PATIENCE_S
             waiting += records
@@ -94,6 +104,8 @@ class ProtocolFeed:
             elif error.code() == KafkaError._PARTITION_EOF:
                 if offset >= end:
                     return records, True
+            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+                raise deleted(topic, message.partition() or 0)
             elif not error.retriable() and error.code() not in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
                 raise raised(error, f"topic {topic!r} could not be read", self.cluster.bootstrap)
         return records, bool(records) and records[-1].offset() == end - 1

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headrace import _kernel
 from headrace.errors import CorruptRange, InvalidInput
-from headrace.feed.cluster import Cluster
+from headrace.feed.cluster import Cluster, deleted
 from headrace.feed.partition_files import PartitionFiles, SegmentFile
 from headrace.feed.transactions import Markers, marker_commits
 from headrace.log.batch import BatchHeader
@@ -55,7 +55,7 @@ class SegmentFeed:
         self._files: dict[tuple[str, int], PartitionFiles] = {}
 
     def read(
-        self, topic: str, partition: int, start: int, end: int, *, max_bytes: int = 1 << 20
+        self, topic: str, partition: int, start: int, end: int, *, max_bytes: int = 1 << 20, whole: bool = False
     ) -> Iterator[pyarrow.RecordBatch]:
         """The committed data records of a range."""
         import pyarrow
@@ -66,13 +66,23 @@ class SegmentFeed:
         if files is None:
             files = PartitionFiles(self.data / "topics" / topic / str(partition))
             self._files[topic, partition] = files
-        markers = Markers(start)
+        markers, reached = Markers(start), start
         for chunk in _chunks(files, start, end, max_bytes):
+            if whole and reached and chunk.file.base_offset > reached:
+                self._ensure_there(topic, partition, reached)
+            reached = chunk.next_offset
             wanted = _Range(max(start, chunk.reached), end)
             committed = _committed(files, chunk, markers, wanted)
             batch = pyarrow.record_batch(_kernel.records_to_arrow(committed, wanted.start, wanted.end))
             if batch.num_rows:
                 yield batch
+        if whole and 0 < reached < end:
+            self._ensure_there(topic, partition, reached)
+
+    def _ensure_there(self, topic: str, partition: int, offset: int) -> None:
+        """Files do not say whether retention or compaction took what was before them; the log's start does."""
+        if self.cluster.starts(topic, [partition])[partition] > offset:
+            raise deleted(topic, partition)
 
     def close(self) -> None:
         """Let go of files and the client."""

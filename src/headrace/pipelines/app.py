@@ -269,6 +269,12 @@ class App:
 
     def _add(self, declared: D, place: Place) -> D:
         _ensure_name(declared.name, "declaration", place)
+        if isinstance(declared, Query) and declared.kind is Kind.VIEW and declared.name.startswith("headrace_"):
+            raise wrong(
+                f"{declared.name!r} cannot be the name of a view.",
+                place,
+                "names that begin with headrace_ are those of Headrace's own tables beside views: give it another",
+            )
         other = self._declared.get(declared.name)
         if other is not None:
             raise wrong(

@@ -54,6 +54,8 @@ class RunSettings:
     """A folder, or a URL of a file system that Spark knows (``s3a://``, ``hdfs://``)."""
     spark: Mapping[str, str] = field(default_factory=dict)
     """More settings of Spark."""
+    hidden: frozenset[str] = frozenset()
+    """The names of those that no command line may show."""
     buckets: int = BUCKETS
     """Into how many buckets the keys of operators are put, in queries that begin now."""
 
@@ -81,5 +83,6 @@ class RunSettings:
             self.folder / "spark",
             self.master,
             self.spark,
+            hidden=self.hidden,
             local_checkpoints=local_path(self.checkpoints_at) is not None,
         )

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import shlex
+import string
 import sys
+import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.errors import InvalidConfig
 from headrace.pipelines.class_archive import java_options
 from headrace.pipelines.executors import absolute_files, own_home, python_command, stand_in
 from headrace.pipelines.masters import Manager, Master
@@ -18,9 +22,11 @@ from headrace.pipelines.masters import Manager, Master
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["default_settings", "session_settings", "start_spark"]
+__all__ = ["default_settings", "session_settings", "start_spark", "told_in_a_file"]
 
 _STREAMING = "spark.sql.streaming"
+_SUBMIT, _FILE_OPTION = "PYSPARK_SUBMIT_ARGS", "--properties-file"
+_PLAIN = frozenset(string.ascii_letters + string.digits + "-._/")
 _ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 """Spark asks for nulls itself and stays in its columns: no need to have every access checked once more."""
 _COMPILER = (
@@ -94,12 +100,14 @@ def start_spark(
     master: str = "local[*]",
     more: Mapping[str, str] | None = None,
     *,
+    hidden: Collection[str] = (),
     java: str | None = None,
     local_checkpoints: bool = True,
 ) -> SparkSession:
     """Start Spark (a few seconds), or take the session that is there. What Java prints goes to ``folder/spark.log``.
 
-    ``java`` is what Java is told besides; by default, to use the archive of Spark's classes if there is one.
+    ``java`` is what Java is told besides; by default, to use the archive of Spark's classes if there is one. Settings
+    whose names are ``hidden`` are on no command line.
     """
     from pyspark import SparkContext
     from pyspark.logger import PySparkLogger
@@ -122,9 +130,44 @@ def start_spark(
         os.environ["SPARK_HOME"] = str(own_home(folder / "home"))
     builder = SparkSession.builder.appName(app).master(master)
     for name, value in settings.items():
-        builder = builder.config(name, value)
-    with _printing_to(folder / "spark.log"), _inside(stand_in(command, folder / "driver")):
+        if name not in hidden:
+            builder = builder.config(name, value)
+    told = {name: settings[name] for name in hidden if name in settings}
+    with _printing_to(folder / "spark.log"), _inside(stand_in(command, folder / "driver")), told_in_a_file(told):
         return _beside(builder.getOrCreate)
+
+
+@contextmanager
+def told_in_a_file(settings: Mapping[str, str]) -> Iterator[None]:
+    """A Spark that is started in the block reads these settings from a file that only we can read and that is gone
+    afterwards: PySpark would say each of them on Java's command line, for all users of the machine to see."""
+    if not settings:
+        yield
+        return
+    before = os.environ.get(_SUBMIT)
+    if _FILE_OPTION in (before or ""):
+        raise InvalidConfig(
+            f"{_SUBMIT} has a {_FILE_OPTION}, and so has --spark-conf @FILE: Spark reads one of them.",
+            hint="put the settings of both into one file for --spark-conf",
+        )
+    with tempfile.NamedTemporaryFile("w", prefix="headrace-", suffix=".properties", encoding="utf-8") as file:
+        file.writelines(f"{_escaped(name)}={_escaped(value)}\n" for name, value in settings.items())
+        file.flush()
+        also = before or "pyspark-shell"
+        os.environ[_SUBMIT] = f"{_FILE_OPTION} {shlex.quote(file.name)} --load-spark-defaults {also}"
+        try:
+            yield
+        finally:
+            os.environ.pop(_SUBMIT)
+            if before is not None:
+                os.environ[_SUBMIT] = before
+
+
+def _escaped(text: str) -> str:
+    """Text as Java's properties have it."""
+    units = text.encode("utf-16-be")
+    codes = [int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2)]
+    return "".join(chr(code) if chr(code) in _PLAIN else f"\\u{code:04x}" for code in codes)
 
 
 @contextmanager

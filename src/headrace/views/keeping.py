@@ -249,7 +249,7 @@ class ViewKeeper:
         return busy
 
     def _take(self, build: Build, partition: int, position: int, end: int) -> None:
-        batches = self._feed.read(build.spec.topic, partition, position, end, max_bytes=BATCH_BYTES)
+        batches = self._feed.read(build.spec.topic, partition, position, end, max_bytes=BATCH_BYTES, whole=True)
         for _ in range(BATCHES_PER_TURN):
             batch: pa.RecordBatch | None = next(batches, None)
             if batch is None:

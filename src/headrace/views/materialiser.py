@@ -222,7 +222,8 @@ class _App:
         if view is not None and view.is_known:
             return view.state(spec, self._trouble)
         last = self._known.get(name, ViewState(spec))
-        return replace(last, trouble=self._trouble or (view.trouble if view else None))
+        nobody = self._sharing.trouble if self._sharing is not None else None
+        return replace(last, trouble=self._trouble or (view.trouble if view else None) or nobody)
 
     def close(self) -> None:
         """Let go of the store; what it holds is looked at again when it is opened."""

@@ -29,6 +29,11 @@ class Member(Protocol):
         """The parts of the work that are this process's."""
         ...
 
+    @property
+    def trouble(self) -> str | None:
+        """Why it may be told no parts, if so."""
+        ...
+
     def poll(self) -> None:
         """See whether that has changed."""
         ...
@@ -42,10 +47,15 @@ class Sharing:
     """This process's share. ``join`` makes it a member; it is called again until it works."""
 
     def __init__(self, join: Callable[[], Member]) -> None:
-        self.trouble: str | None = "it is not known yet which views this node keeps"
+        self._trouble: str | None = "it is not known yet which views this node keeps"
         self._join = join
         self._member: Member | None = None
         self._retry_at = 0.0
+
+    @property
+    def trouble(self) -> str | None:
+        """Why this process may keep no views, if so."""
+        return self._trouble or (self._member.trouble if self._member is not None else None)
 
     def poll(self, now: float) -> None:
         """Join, or see what has changed. Until that works, nothing is this process's."""
@@ -53,9 +63,9 @@ class Sharing:
             self._retry_at = now + RETRY_AFTER_S
             try:
                 self._member = self._join()
-                self.trouble = None
+                self._trouble = None
             except HeadraceError as error:
-                self.trouble = error.message
+                self._trouble = error.message
         if self._member is not None:
             self._member.poll()
 

@@ -69,7 +69,7 @@ def read_stream_task(task: StreamTask, options: SourceOptions, shape: Shape) -> 
     feed, writer, reports = feed_of(options), aside_writer(options.bootstrap, options.client), []
     for read in task.ranges:
         counts, largest = Counts(), None
-        for records in feed.read(options.topic, read.partition, read.start, read.end):
+        for records in feed.read(options.topic, read.partition, read.start, read.end, whole=True):
             found = sort_records(records, read.partition, options, shape, task.bounds)
             writer.dead(options, read.partition, records, found.dead)
             writer.late(options, read.partition, records, found.late, task.bounds)
@@ -89,7 +89,7 @@ def read_batch_task(task: BatchTask, options: SourceOptions, shape: Shape) -> It
     """The good rows of a range; nothing is written."""
     without = pa.array(task.without, pa.int64())
     read = task.read
-    for records in feed_of(options).read(options.topic, read.partition, read.start, read.end):
+    for records in feed_of(options).read(options.topic, read.partition, read.start, read.end, whole=True):
         if len(without):
             records = records.filter(pc.invert(pc.is_in(records.column("offset"), value_set=without)))
         rows = sort_records(records, read.partition, options, shape, Bounds(None, None)).rows

@@ -15,6 +15,7 @@ import psycopg
 from psycopg import conninfo
 
 from headrace.errors import HeadraceError, InvalidConfig, StoreAway
+from headrace.views.statement import quoted
 
 __all__ = ["Connection", "PostgresAddress", "end_in", "execute", "fetch"]
 
@@ -32,10 +33,13 @@ _PATIENCE = {
 }
 """A server that vanished without a word is noticed within half a minute."""
 _SESSION = (
-    "SET lock_timeout = '10s'; SET idle_in_transaction_session_timeout = '30s'; SET timezone = 'UTC';"
+    "SET lock_timeout = '10s'; SET idle_in_transaction_session_timeout = '30s'; SET tcp_keepalives_idle = 5;"
+    " SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3;"
+    " SET default_transaction_isolation = 'read committed'; SET timezone = 'UTC';"
     " SET datestyle = 'ISO'; SET extra_float_digits = 1; SET bytea_output = 'hex'; SET search_path = ''"
 )
-"""A process that stops in the middle of a transaction holds up others for so long and no longer."""
+"""A process that stops in the middle of a transaction, or vanishes with its machine, holds up others for so long and no
+longer. Who waits for a lock and then reads has to see what was committed meanwhile, whatever the database's default."""
 
 
 class PostgresAddress:
@@ -91,10 +95,11 @@ class PostgresAddress:
     def ensure_usable(self) -> None:
         """Before anything starts: that the server answers, and can keep views."""
         with contextlib.closing(self.connect()) as connection, self.told():
-            [(version, encoding, replica)] = fetch(
+            [(version, encoding, replica, temporary)] = fetch(
                 connection,
                 "SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),"
-                " pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean",
+                " pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean,"
+                " has_database_privilege(current_database(), 'TEMP')",
             )
         if version < OLDEST * 10_000:
             raise InvalidConfig(f"{self} is PostgreSQL {version // 10_000}: views need {OLDEST} or later.")
@@ -102,6 +107,11 @@ class PostgresAddress:
             raise InvalidConfig(f"the database of {self} is encoded in {encoding}: views need UTF8.")
         if replica:
             raise InvalidConfig(f"{self} is read-only.", hint="give the address of the primary server")
+        if not temporary:
+            raise InvalidConfig(
+                f"{self}: user {self.user!r} may not make temporary tables, which many rows at once and SQL need.",
+                hint=f"GRANT TEMPORARY ON DATABASE {quoted(self.database)} TO {quoted(self.user)};",
+            )
 
     @contextlib.contextmanager
     def told(self) -> Iterator[None]:

@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import psycopg
+
+from headrace.errors import ViewNotKept
 from headrace.views.applying import take_in
 from headrace.views.catalog import ViewSpec
 from headrace.views.changes import RowDecoder
@@ -29,6 +32,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["PostgresStore", "PostgresStores"]
+
+LOCK_PATIENCE_MS = 500
+"""All views of a node are written by one thread: it does not wait for one of them."""
+
+_STOPPED = "SET idle_in_transaction_session_timeout = '10s'"
+"""A process that is stopped in the middle of a transaction has its view for so long and no longer."""
 
 
 class PostgresStores:
@@ -80,6 +89,8 @@ class PostgresStore:
             self._schema.ensure(self._db, address)
             if log is not None:
                 belonging.claim(self._db, self._schema, address, log)
+            with address.told():
+                execute(self._db, f"SET lock_timeout = {LOCK_PATIENCE_MS}; {_STOPPED}")
         except BaseException:
             self._db.close()
             raise
@@ -179,13 +190,20 @@ class PostgresStore:
 
     @contextmanager
     def _writing(self, view: str, *, take: bool = False) -> Iterator[Connection]:
-        """A transaction of the view's owner; ``take``: it may become the owner by it."""
+        """A transaction of the view's owner; ``take``: it may become the owner by it. Where another holds a lock that
+        it needs, ViewNotKept: this view is tried again, and others need not wait."""
         own = self._owner.take if take else self._owner.ensure
-        with self._address.told(), self._db.transaction():
-            own(self._db, self._schema.app, self._schema.owners, view)
-            if take and self._log is not None:
-                belonging.ensure(self._db, self._schema, self._address, self._log)
-            yield self._db
+        with self._address.told():
+            try:
+                with self._db.transaction():
+                    own(self._db, self._schema.app, self._schema.owners, view)
+                    if take and self._log is not None:
+                        belonging.ensure(self._db, self._schema, self._address, self._log)
+                    yield self._db
+            except psycopg.errors.LockNotAvailable:
+                raise ViewNotKept(
+                    f"view {view!r} has to wait: another process is in the middle of a transaction with it"
+                ) from None
 
     def _forget(self, number: int) -> None:
         for known in (self._taken, self._writers, self._decoders):

@@ -31,7 +31,10 @@ __all__ = ["Schema"]
 FORMAT = 2
 LONGEST_NAME = 63
 LOCK_PATIENCE_S = 1
+OURS = "headrace_"
 
+_LIMITS = "54"
+"""How the codes of errors begin that tell of a limit of the server."""
 _STORE = "headrace_store"
 _TABLES = """
 CREATE TABLE {0}.headrace_store (format integer NOT NULL, log text);
@@ -159,7 +162,9 @@ class Schema:
         return bool(there)
 
     def create(self, db: Connection, spec: ViewSpec, number: int) -> None:
-        """The table of a new build."""
+        """The table of a new build; ViewNotKept if there cannot be one."""
+        if spec.name.startswith(OURS):
+            raise ViewNotKept(f"its name begins with {OURS!r}, as the names of our own tables do", hint="rename it")
         for what, name in [
             ("its name", spec.name),
             *(("the name of a column", column.name) for column in spec.columns),
@@ -167,10 +172,11 @@ class Schema:
             if len(name.encode()) > LONGEST_NAME or "\0" in name:
                 raise ViewNotKept(f"{what} ({name!r}) has more than the {LONGEST_NAME} bytes that PostgreSQL has")
         columns = ", ".join(_defined(column.name, postgres_type(column)) for column in spec.columns)
-        execute(db, f"CREATE TABLE {self.table(spec.name, number)} ({columns})")
         key = ", ".join(quoted(name) for name in spec.key)
         index = quoted(_shortened(spec.name, f"~{number}~key"))
-        execute(db, f"CREATE UNIQUE INDEX {index} ON {self.table(spec.name, number)} ({key}) NULLS NOT DISTINCT")
+        with _possible():
+            execute(db, f"CREATE TABLE {self.table(spec.name, number)} ({columns})")
+            execute(db, f"CREATE UNIQUE INDEX {index} ON {self.table(spec.name, number)} ({key}) NULLS NOT DISTINCT")
 
     def ensure_unaltered(self, db: Connection, spec: ViewSpec, number: int) -> bool:
         """Whether a build's table is there; ViewNotKept if it is not as it was made."""
@@ -197,14 +203,15 @@ class Schema:
         """Let the SQL view show this build. One with the same columns is replaced, so that what others have made of it
         and who may read it stays; one with other columns is made anew."""
         view, select = self.view(spec.name), f"SELECT * FROM {self.table(spec.name, number)}"
-        try:
-            with _in_nobodys_way(db, spec.name), db.transaction():
-                execute(db, f"CREATE OR REPLACE VIEW {view} AS {select}")
-            return
-        except psycopg.errors.InvalidTableDefinition:
-            pass
-        self.hide(db, spec.name)
-        execute(db, f"CREATE VIEW {view} AS {select}")
+        with _possible():
+            try:
+                with _in_nobodys_way(db, spec.name), db.transaction():
+                    execute(db, f"CREATE OR REPLACE VIEW {view} AS {select}")
+                return
+            except psycopg.errors.InvalidTableDefinition:
+                pass
+            self.hide(db, spec.name)
+            execute(db, f"CREATE VIEW {view} AS {select}")
 
     def hide(self, db: Connection, name: str) -> None:
         """Take the SQL view away."""
@@ -233,6 +240,21 @@ def _in_nobodys_way(db: Connection, view: str) -> Iterator[None]:
             detail=error.diag.message_detail,
             hint="drop that; it can be made again afterwards",
         ) from None
+
+
+@contextmanager
+def _possible() -> Iterator[None]:
+    """What PostgreSQL cannot have is the trouble of one view: a column with a name of its own, more columns than it has
+    room for, another's table where the view is to be."""
+    try:
+        yield
+    except psycopg.errors.InsufficientPrivilege:
+        raise
+    except psycopg.Error as error:
+        if not isinstance(error, psycopg.ProgrammingError) and not (error.sqlstate or "").startswith(_LIMITS):
+            raise
+        said = error.diag.message_primary or str(error)
+        raise ViewNotKept(f"PostgreSQL cannot have it: {said}", detail=error.diag.message_detail) from None
 
 
 def _defined(name: str, kind: str) -> str:
