@@ -493,3 +493,14 @@ def test_the_page_says_when_the_node_is_gone_and_comes_back_with_it(stage: Stage
     eventually(lambda: text(shared, "#status"), lambda said: said == "live")
     stage.produce("orders", [(b"after all", b"{}", [])])
     eventually(lambda: listed(shared), lambda items: items and "after all" in items[0])
+
+
+def test_the_screen_of_a_query_outlives_the_node(stage: Stage, shared: webdriver.Chrome) -> None:
+    go(shared, "queries/shop/revenue")
+    os.kill(stage.server_pid(), 9)
+    eventually(lambda: text(shared, "#status"), lambda said: said == "the node does not answer")
+    eventually(lambda: text(shared, "#status"), lambda said: said == "live")
+    entry = query("shop", "revenue", "view", restarts=7)
+    stage.write(CATALOG_TOPIC, [(b"query/shop/revenue", entry)])
+    eventually(lambda: text(shared, "#screen dl"), lambda said: "restarts\n7" in said)
+    assert "There is nothing here" not in text(shared, "#screen")

@@ -122,9 +122,19 @@ class Hub:
         self.stopping = True
         self._tell()
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the catalog was read, so that what it does not have is not there."""
+        return self._materialiser is not None and self._materialiser.catalog_read
+
+    def ensure_known(self) -> None:
+        """ServerAway until the catalog was read."""
+        if not self.is_known:
+            raise ServerAway(f"the views and queries are not known yet: {self.trouble()}")
+
     def trouble(self) -> str | None:
         """Why this node's views are not all there yet; None if they are."""
-        if self._materialiser is None or not self._materialiser.catalog_read:
+        if self._materialiser is None or not self.is_known:
             return self._trouble or "the catalog is not read yet"
         if self._materialiser.trouble or self._materialiser.shared_trouble:
             return self._materialiser.trouble or self._materialiser.shared_trouble
@@ -143,8 +153,8 @@ class Hub:
         if len(found) > 1:
             among = ", ".join(f"{app}.{view}" for (app, view), _ in found)
             raise InvalidQuery(f"several apps have a view {name!r}", hint=f"say which: {among}")
-        if not found and (self._materialiser is None or not self._materialiser.catalog_read):
-            raise ServerAway(f"the views are not known yet: {self.trouble()}")
+        if not found:
+            self.ensure_known()
         if found and not found[0][1].build:
             raise ServerAway(f"view {name!r} is not there yet", detail=found[0][1].trouble)
         if not found:

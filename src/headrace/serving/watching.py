@@ -34,6 +34,7 @@ class Watching:
     async def pipelines(self, _: Said) -> Any:
         """The graph."""
         self._on.sampler.watched()
+        self._on.hub.ensure_known()
         look, queries = self._on.sampler.look or Look(0.0), self._on.hub.queries
         return await self._on.looks.run(self._graph, queries, look, await self._delivered(queries, look))
 
@@ -90,6 +91,7 @@ class Watching:
     def _query(self, app: str, name: str) -> dict[str, Any]:
         found = [one for one in self._on.hub.queries if (one.get("app"), one.get("name")) == (app, name)]
         if not found:
+            self._on.hub.ensure_known()
             raise NotFound(f"there is no query {app}.{name}", hint="`headrace query list` shows those that there are")
         return found[0]
 
@@ -118,6 +120,7 @@ class Watching:
 
     async def alerts(self, _: Said) -> Any:
         """All alerts."""
+        self._on.hub.ensure_known()
         look, queries = self._on.look(), self._on.hub.queries
         counted = await self._delivered(queries, look)
         about = {(one.get("app"), one.get("name")): one for one in queries}
