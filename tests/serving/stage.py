@@ -127,6 +127,7 @@ class Stage(LiveNode):
     def _asides(self) -> None:
         self.make("orders.late", 1)
         self.make("orders.dead", 1)
+        self.make("shop.revenue.dead", 1)
         self.make("shop.fraud.dead", 1)
         about = [("headrace.query", b"shop.revenue"), ("headrace.topic", b"orders"), ("headrace.partition", b"0")]
         late = [
@@ -141,6 +142,8 @@ class Stage(LiveNode):
         self.produce("orders.late", [(b"shop.revenue/orders/0/7", b'{"id": 7}', [*about, *late])])
         dead = [("headrace.reason", b"not JSON"), ("headrace.detail", HTML.encode()), ("headrace.offset", b"9")]
         self.produce("orders.dead", [(b"orders/0/9", b"{oops", [*about, *dead])])
+        for at in range(3):
+            self.write("shop.revenue.dead", [({"minute": None}, {"minute": None, "revenue": at * 1.0})])
         grave = [("headrace.reason", b"undeliverable"), ("headrace.detail", b"the receiver answered 410")]
         self.produce("shop.fraud.dead", [(b"shop.fraud/0/1", b"{}", grave)])
 

@@ -19,6 +19,7 @@ from headrace.serving.graph import graph
 from headrace.serving.pacing import Follower, paced
 from headrace.serving.pool import Pool
 from headrace.serving.reading import from_place, newest
+from headrace.serving.row_counts import RowCounts
 from headrace.serving.sampler import Look
 from tests.views.memory_feed import MemoryFeed
 
@@ -215,7 +216,27 @@ def test_rows_of_an_alert_are_counted_without_the_markers_of_transactions() -> N
         feed.skip("shop.fraud")
     look = Look(0.0, topics={"shop.fraud": {"records": 6}, "shop.fraud.dead": {"records": 1}})
     look.offsets["shop.fraud", 0] = PartitionOffsets(0, 6)
-    assert deliveries.of(alert, look) == {"rows": 6, "sent": None, "waiting": None, "dead": 1}
+    assert deliveries.of(alert, look) == {"rows": 3, "sent": None, "waiting": None, "dead": 1}
     for committed, sent, waiting in ((3, 1, 1), (5, 2, 0), (1, 0, 2)):
         look.committed["shop.fraud.delivery"] = {("shop.fraud", 0): committed}
         assert deliveries.of(alert, look) == {"rows": 3, "sent": sent, "waiting": waiting, "dead": 1}
+
+
+def test_late_and_dead_rows_are_counted_without_the_markers_of_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = MemoryFeed(rows_at_once=2)
+    counts, look = RowCounts(Feeds(lambda: feed)), Look(0.0)
+    for at in range(1, 4):
+        feed.append("shop.dead", b"k", b"{}")
+        feed.skip("shop.dead")
+        look.offsets["shop.dead", 0] = PartitionOffsets(0, 2 * at)
+        assert counts.of("shop.dead", look) == counts.of("shop.dead", look) == (at, True)
+    look.offsets["shop.dead", 0] = PartitionOffsets(2, 6)
+    assert counts.of("shop.dead", look) == (2, True), "the oldest was deleted"
+    feed.topics["shop.dead"][0].records.clear()
+    look.offsets["shop.dead", 0] = PartitionOffsets(0, 0)
+    assert counts.of("shop.dead", look) == (0, True), "the topic was made anew"
+    look.offsets["gone", 0] = PartitionOffsets(0, 9)
+    assert counts.of("nowhere", look) == (0, True)
+    monkeypatch.setattr("headrace.serving.row_counts.COUNTED_AT_ONCE", 3)
+    look.offsets["shop.dead", 0] = PartitionOffsets(0, 4)
+    assert counts.of("shop.dead", look) == (4, False)

@@ -328,7 +328,9 @@ def test_a_view_is_browsed_filtered_charted_and_followed(stage: Stage, browser: 
 
 def test_late_and_dead_rows_say_why(browser: webdriver.Chrome) -> None:
     go(browser, "aside")
-    eventually(lambda: [row[0] for row in rows(browser, "Topics of late and dead rows")], lambda n: "orders.late" in n)
+    found = eventually(lambda: rows(browser, "Topics of late and dead rows"), len)
+    assert ["shop.revenue.dead", "dead", "shop.revenue", "3"] in found, "markers of transactions are no rows"
+    assert ["orders.late", "late", "orders", "1"] in found
     go(browser, "aside/orders.late")
     [row] = eventually(lambda: rows(browser, "Rows"), len)
     assert row[1:5] == ["late", "30 minutes behind the watermark", "orders 0:7", "shop.revenue"]
