@@ -1,4 +1,4 @@
-"""How many rows a topic has: they are counted, not told from offsets, since the markers of transactions take offsets too.
+"""How many rows a topic has: counted, not told from offsets, since the markers of transactions take offsets too.
 
 Every record is counted once, and those of a partition anew when its oldest ones are gone.
 """
