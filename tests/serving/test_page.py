@@ -99,6 +99,7 @@ def test_the_overview_says_what_flows_what_lags_and_what_broke(stage: Stage, bro
     assert text(browser, "#aside-count") == "36"
     assert "iB" in text(browser, "#disk")
     assert text(browser, "#views-behind") == "0"
+    assert text(browser, "#views-fresh") == "up to date"
     assert HTML in text(browser, ".trouble")
     assert "capture shop.customers" in text(browser, ".trouble")
     assert "alert shop.fraud" in text(browser, ".trouble")

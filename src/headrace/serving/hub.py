@@ -145,6 +145,13 @@ class Hub:
                 return f"view {app}.{name} is {state.behind} offsets behind"
         return None
 
+    def freshness(self, state: ViewState) -> float | None:
+        """How old what a view shows is at most, in seconds: 0 if all is in it. What is not was written after the last
+        that was; None if this process has seen no such record."""
+        if state.build and not state.behind:
+            return 0.0
+        return None if state.latest_ms is None else max(0.0, time.time() - state.latest_ms / 1000)
+
     def find(self, name: str) -> tuple[ViewName, ViewState]:
         """The view of this name; UnknownView if there is none, InvalidQuery if it is not clear which."""
         states = self.states

@@ -31,9 +31,9 @@ export function empty(title, hint, command) {
 }
 
 export function tile(label, id) {
-  const number = h("b", { id }, "–");
-  const made = h("div", { class: "tile" }, number, h("span", {}, label));
-  return { made, set(text, kind = "") { set(number, text); made.className = `tile ${kind}`; number.title = text; } };
+  const number = h("b", { id }, "–"), words = h("span", {}, label);
+  const made = h("div", { class: "tile" }, number, words);
+  return { made, set(text, kind = "", note = "") { set(number, text); set(words, label + note); made.className = `tile ${kind}`; number.title = text; } };
 }
 
 export function set(element, text) {
