@@ -163,6 +163,37 @@ class Stage(LiveNode):
         )
         self._work({b"m-0": "REJECT", b"m-1": "REJECT", b"m-2": "ACCEPT", b"m-3": "RELEASE"})
 
+    @contextmanager
+    def member(self, group: str, topic: str) -> Iterator[None]:
+        """A consumer that stays in a group as long as the block runs."""
+        settings = {"bootstrap.servers": self.node.bootstrap, "group.id": group, "client.id": f"{group[:-1]}-1"}
+        consumer = ck.Consumer({**settings, "enable.auto.commit": False, "log_level": 0})
+        consumer.subscribe([topic])
+        try:
+            eventually(lambda: consumer.poll(0.2) or consumer.assignment(), bool)
+            yield
+        finally:
+            consumer.close()
+
+    @contextmanager
+    def holding(self, group: str, topic: str) -> Iterator[None]:
+        """A consumer that has three records of a queue, and does not settle them while the block runs."""
+        self.make(topic)
+        self.configure(group, {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": "60000"})
+        self.produce(topic, [(b"page", b"{}", [])] * 3)
+        settings = {"bootstrap.servers": self.node.bootstrap, "group.id": group, "client.id": f"{group[:-1]}-1"}
+        consumer = ck.ShareConsumer({**settings, "share.acknowledgement.mode": "explicit"})
+        consumer.subscribe([topic])
+        held: list[ck.Message] = []
+        try:
+            held += eventually(lambda: consumer.poll(1.0), bool)
+            assert len(held) == 3
+            yield
+        finally:
+            for message in held:
+                consumer.acknowledge(message, ck.AcknowledgeType.RELEASE)
+            consumer.close()
+
     def configure(self, group: str, settings: dict[str, str]) -> None:
         changes = [
             ConfigEntry(key, text, incremental_operation=AlterConfigOpType.SET) for key, text in settings.items()
