@@ -11,7 +11,7 @@ export function open(root) {
   const tiles = {
     rate: tile("records in", "rate"), lag: tile("records behind", "lag"), fresh: tile("slowest group", "fresh"),
     queries: tile("queries running", "queries-running"), views: tile("rows in views", "rows-count"),
-    viewsBehind: tile("records not in views yet", "views-behind"), viewsFresh: tile("oldest view", "views-fresh"),
+    viewsBehind: tile("records not in views yet", "views-behind"), viewsFresh: tile("stalest view", "views-fresh"),
     aside: tile("late and dead rows", "aside-count"), disk: tile("disk free", "disk"),
   };
   const chart = new Chart("Records a second, over the last minutes", { height: 190 });
@@ -30,7 +30,7 @@ export function open(root) {
     { name: "oldest", kind: "number", of: (row) => span(row.lag_seconds) },
   ], (row) => row.group, { empty: empty("No group is behind") });
   root.append(head("Overview"), h("section", { class: "tiles", "aria-label": "Numbers" }, Object.values(tiles).map((one) => one.made)),
-    card("Troubles", fine, troubles), card("Records in", chart.made),
+    card("Troubles", fine, troubles), card("Records in a second", chart.made),
     h("div", { class: "columns" }, card("Busiest topics", busiest.made), card("Groups that are behind", slowest.made)));
 
   return { tick(told) {
