@@ -14,6 +14,8 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,67 +27,82 @@ from tests.serving.live import LiveNode, eventually, live_node
 
 FRAMES_WANTED = 30
 WRITTEN_WANTED = 0.95
+ROWS = 5000
 
 COUNTER = """
     window.frames_drawn = [];
+    window.frames_since = performance.now();
     const draw = (at) => { window.frames_drawn.push(at); requestAnimationFrame(draw); };
     requestAnimationFrame(draw);
 """
 
 
 class Load(threading.Thread):
-    """Writes so many records a second, in pieces of a twentieth of one. ``written`` are those that the node has taken,
-    of ``due``, when it was told to end."""
+    """Writes so many records a second, in pieces of a twentieth of one: for ever, or ``total``. ``written`` are those
+    that the node has taken, of ``due``, when it was told to end."""
 
-    def __init__(self, node: LiveNode, topic: str, rate: int) -> None:
+    def __init__(self, node: LiveNode, topic: str, rate: int, total: int | None = None) -> None:
         super().__init__(daemon=True)
         self._producer = ck.Producer({"bootstrap.servers": node.node.bootstrap, "linger.ms": 5, "log_level": 0})
-        self._topic, self._rate = topic, rate
+        self._topic, self._rate, self._total = topic, rate, total
         self.sent, self.written, self.due, self.ended = 0, 0, 0, threading.Event()
 
     def run(self) -> None:
         began = time.monotonic()
-        while not self.ended.wait(0.05):
-            due = int((time.monotonic() - began) * self._rate)
+        while not self.ended.wait(0.05) and self.sent != self._total:
+            due = self._due(began)
             for at in range(self.sent, due):
-                key = {"id": at % 5000}
-                row = {**key, "amount": at % 997 / 10, "region": ("EU", "US", "APAC")[at % 3]}
-                self._producer.produce(self._topic, json.dumps(row), json.dumps(key), on_delivery=self._delivered)
+                row = change(at)
+                key = json.dumps({"id": row["id"]})
+                self._producer.produce(self._topic, json.dumps(row), key, on_delivery=self._delivered)
                 if at % 500 == 0:
                     self._producer.poll(0)
             self.sent = max(self.sent, due)
             self._producer.poll(0)
-        self.due = int((time.monotonic() - began) * self._rate)
+        self.due = self._due(began)
         self._producer.flush(30)
+
+    def _due(self, began: float) -> int:
+        due = int((time.monotonic() - began) * self._rate)
+        return due if self._total is None else min(due, self._total)
 
     def _delivered(self, error: ck.KafkaError | None, _: ck.Message) -> None:
         if error is None and not self.ended.is_set():
             self.written += 1
 
 
+def change(at: int) -> dict[str, Any]:
+    """What is written: there are 5,000 rows, each changed again and again."""
+    return {"id": at % ROWS, "amount": at % 997 / 10, "region": ("EU", "US", "APAC")[at % 3]}
+
+
 def measured(browser: webdriver.Chrome, seconds: float) -> dict[str, Any]:
     """Frames that the browser drew in so many seconds."""
     browser.execute_script(COUNTER)
     time.sleep(seconds)
-    times = browser.execute_script("return window.frames_drawn")
-    first, last = times[0], times[-1]
-    by_second: dict[int, int] = {}
-    for at in times:
-        by_second[int((at - first) // 1000)] = by_second.get(int((at - first) // 1000), 0) + 1
-    whole = [count for second, count in by_second.items() if second < int((last - first) // 1000)]
-    gaps = [after - before for before, after in pairwise(times)]
+    return frames(*browser.execute_script("return [frames_drawn, frames_since, performance.now()]"))
+
+
+def frames(times: Sequence[float], began: float, ended: float) -> dict[str, Any]:
+    """What came of frames drawn at these times, in milliseconds: seconds without any count, at the ends too."""
+    drawn = Counter(int((at - began) // 1000) for at in times)
     return {
-        "seconds": round((last - first) / 1000, 1),
-        "fps": round((len(times) - 1) * 1000 / (last - first), 1),
-        "worst_second": min(whole),
-        "longest_pause_ms": round(max(gaps), 1),
+        "seconds": round((ended - began) / 1000, 1),
+        "fps": round(len(times) * 1000 / (ended - began), 1),
+        "worst_second": min(drawn[second] for second in range(int((ended - began) // 1000))),
+        "longest_pause_ms": round(max(after - before for before, after in pairwise([began, *times, ended])), 1),
     }
+
+
+def declare(node: LiveNode) -> None:
+    """The view, whose topic the load is written to."""
+    node.declare("bench", "live", ["id"], {"id": "bigint", "amount": "double", "region": "string"}, partitions=1)
+    eventually(lambda: node.get("/views/bench.live"), lambda told: told[0] == 200)
 
 
 def run(node: LiveNode, rate: int, seconds: float) -> list[dict[str, Any]]:
     """Both screens under load."""
-    node.declare("bench", "live", ["id"], {"id": "bigint", "amount": "double", "region": "string"}, partitions=1)
-    eventually(lambda: node.get("/ready"), lambda told: told[0] == 200)
+    declare(node)
     results = []
     with chromium(1280, 900) as browser:
         for screen in ("topics/bench.live", "views/bench.live"):

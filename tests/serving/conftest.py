@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from headrace.feed import Feed
 from headrace.serving.api import build_api
 from headrace.serving.hub import Hub
 from headrace.serving.source import Source
@@ -81,8 +82,9 @@ ROWS = (("EU", 1.5), ("US", 10.0), ("AS/PAC", 2.5))
 
 
 @contextmanager
-def running(folder: Path, feed: MemoryFeed) -> Iterator[Site]:
-    hub = Hub(stores_at(None, folder / "views"), lambda: feed)
+def running(folder: Path, feed: MemoryFeed, opened: Callable[[], Feed] | None = None) -> Iterator[Site]:
+    """``opened``: how the hub opens the log, if not at once."""
+    hub = Hub(stores_at(None, folder / "views"), opened or (lambda: feed))
     api = build_api(hub, "127.0.0.1", Source(lambda: feed), limits=SqlLimits(seconds=2.0, rows=50))
     with TestClient(api, "http://127.0.0.1:8080") as client:
         yield Site(client, hub, feed)

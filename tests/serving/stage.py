@@ -127,6 +127,7 @@ class Stage(LiveNode):
     def _asides(self) -> None:
         self.make("orders.late", 1)
         self.make("orders.dead", 1)
+        self.make("shop.revenue.dead", 1)
         self.make("shop.fraud.dead", 1)
         about = [("headrace.query", b"shop.revenue"), ("headrace.topic", b"orders"), ("headrace.partition", b"0")]
         late = [
@@ -141,6 +142,8 @@ class Stage(LiveNode):
         self.produce("orders.late", [(b"shop.revenue/orders/0/7", b'{"id": 7}', [*about, *late])])
         dead = [("headrace.reason", b"not JSON"), ("headrace.detail", HTML.encode()), ("headrace.offset", b"9")]
         self.produce("orders.dead", [(b"orders/0/9", b"{oops", [*about, *dead])])
+        for at in range(3):
+            self.write("shop.revenue.dead", [({"minute": None}, {"minute": None, "revenue": at * 1.0})])
         grave = [("headrace.reason", b"undeliverable"), ("headrace.detail", b"the receiver answered 410")]
         self.produce("shop.fraud.dead", [(b"shop.fraud/0/1", b"{}", grave)])
 
@@ -159,6 +162,37 @@ class Stage(LiveNode):
             "mails", [(f"m-{at}".encode(), json.dumps({"to": f"user{at}@example.org"}).encode(), []) for at in range(8)]
         )
         self._work({b"m-0": "REJECT", b"m-1": "REJECT", b"m-2": "ACCEPT", b"m-3": "RELEASE"})
+
+    @contextmanager
+    def member(self, group: str, topic: str) -> Iterator[None]:
+        """A consumer that stays in a group as long as the block runs."""
+        settings = {"bootstrap.servers": self.node.bootstrap, "group.id": group, "client.id": f"{group[:-1]}-1"}
+        consumer = ck.Consumer({**settings, "enable.auto.commit": False, "log_level": 0})
+        consumer.subscribe([topic])
+        try:
+            eventually(lambda: consumer.poll(0.2) or consumer.assignment(), bool)
+            yield
+        finally:
+            consumer.close()
+
+    @contextmanager
+    def holding(self, group: str, topic: str) -> Iterator[None]:
+        """A consumer that has three records of a queue, and does not settle them while the block runs."""
+        self.make(topic)
+        self.configure(group, {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": "60000"})
+        self.produce(topic, [(b"page", b"{}", [])] * 3)
+        settings = {"bootstrap.servers": self.node.bootstrap, "group.id": group, "client.id": f"{group[:-1]}-1"}
+        consumer = ck.ShareConsumer({**settings, "share.acknowledgement.mode": "explicit"})
+        consumer.subscribe([topic])
+        held: list[ck.Message] = []
+        try:
+            held += eventually(lambda: consumer.poll(1.0), bool)
+            assert len(held) == 3
+            yield
+        finally:
+            for message in held:
+                consumer.acknowledge(message, ck.AcknowledgeType.RELEASE)
+            consumer.close()
 
     def configure(self, group: str, settings: dict[str, str]) -> None:
         changes = [

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import threading
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from headrace import __version__
-from headrace.errors import InvalidQuery
+from headrace.errors import InvalidQuery, ServerAway
 from headrace.serving.api import PAGE
 from headrace.serving.hub import _Count
 from headrace.views.catalog import CATALOG_TOPIC
-from tests.serving.conftest import Site
+from tests.serving.conftest import Site, running
+from tests.views.memory_feed import MemoryFeed
 
 
 def events(text: str) -> list[dict[str, Any]]:
@@ -55,6 +58,29 @@ def test_a_view_that_takes_long_to_count_is_told_with_the_rows_it_had(
     monkeypatch.setattr(sales.hub, "_counts", {view: _Count(rows=3) for view in sales.hub.states})
     assert [sales.get("/views")[0]["rows"] for _ in range(3)] == [3, 3, 3]
     assert len(asked) == 1
+
+
+def test_nothing_is_said_to_be_missing_before_the_catalog_was_read(tmp_path: Path) -> None:
+    """A page takes 404 as the last word, and an empty graph for the truth: neither is, while a node starts."""
+    feed = MemoryFeed(rows_at_once=1000)
+    feed.append(CATALOG_TOPIC, b"query/shop/sales", {"app": "shop", "name": "sales", "kind": "alert"})
+    is_open = threading.Event()
+
+    def opened() -> MemoryFeed:
+        if not is_open.is_set():
+            raise ServerAway("the log is away")
+        return feed
+
+    with running(tmp_path, feed, opened) as site:
+        for path in ("/views/sales", "/queries/shop/sales", "/pipelines", "/alerts", "/alerts/shop/sales"):
+            assert "not known yet" in site.get(path, 503)["error"]
+        command = site.client.post("/queries/shop/sales/restart")
+        assert (command.status_code, "not known yet" in command.text) == (503, True)
+        is_open.set()
+        site.wait("/ready", lambda told: told["ready"])
+        assert site.get("/queries/shop/sales")["kind"] == "alert"
+        assert "no query shop.other" in site.get("/queries/shop/other", 404)["error"]
+        assert site.get("/pipelines")["nodes"] != []
 
 
 def test_streams_of_changes_are_counted_among_streams(shop: Site, monkeypatch: pytest.MonkeyPatch) -> None:

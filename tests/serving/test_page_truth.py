@@ -14,6 +14,7 @@ from typing import Any
 import confluent_kafka as ck
 import pytest
 from selenium import webdriver
+from selenium.webdriver.common.by import By
 
 from tests.serving.browser import (
     AXE,
@@ -89,6 +90,45 @@ def test_a_view_shows_its_numbers_as_they_are(stage: Stage, browser: webdriver.C
     shown = eventually(lambda: rows(browser, "Rows"), lambda told: len(told) == 3)
     assert shown == [["1234567", "7.125"], [str(LARGE), "0.0042"], [str(LARGE - 1), "-0.002"]]
     keep_shot(browser, "exact-numbers")
+
+
+def test_a_view_is_browsed_to_its_last_row(stage: Stage, browser: webdriver.Chrome) -> None:
+    stage.declare("shop", "stars", ["id"], {"id": "bigint", "stars": "int", "name": "string"}, partitions=2)
+    names = {7: "rock and roll", 8: 'say "hi"', 9: "O'Brien"}
+    stage.write("shop.stars", [star(at, 3, names.get(at, f"n{at}")) for at in range(150)])
+    eventually(lambda: stage.get("/views/shop.stars?limit=all"), lambda told: len(told[1].get("rows", ())) == 150)
+    go(browser, "views/shop.stars")
+    eventually(lambda: text(browser, "#place"), lambda said: said == "1 to 100 of 150 rows")
+    assert [int(row[0]) for row in rows(browser, "Rows")] == list(range(100)), "all have as many stars"
+    assert not browser.find_element(By.ID, "previous").is_enabled()
+    click(browser, "#next")
+    eventually(lambda: text(browser, "#place"), lambda said: said == "101 to 150 of 150 rows")
+    assert [int(row[0]) for row in rows(browser, "Rows")] == list(range(100, 150))
+    assert not browser.find_element(By.ID, "next").is_enabled()
+    keep_shot(browser, "view-second-page")
+    stage.write("shop.stars", [(star(at, 0, "")[0], None) for at in range(100, 150)])
+    eventually(lambda: text(browser, "#place"), lambda said: said == "100 rows")
+    assert browser.find_element(By.ID, "next").get_attribute("hidden")
+    stage.write("shop.stars", [star(at, 3, "new") for at in range(200, 250)])
+    write(browser, "#where", "stars>2")
+    click(browser, "form button")
+    eventually(lambda: text(browser, "#place"), lambda said: said == "1 to 100, and more")
+    click(browser, "#next")
+    eventually(lambda: text(browser, "#place"), lambda said: said == "101 to 150 of 150 rows")
+    for condition, found in (
+        ('name="rock and roll" and stars=3', [7]),
+        ('stars = 3 AND name= "say ""hi"""', [8]),
+        ("name=O'Brien and id>0", [9]),
+        ("name is null and stars>0", []),
+        ("id<2", [0, 1]),
+    ):
+        write(browser, "#where", condition)
+        click(browser, "form button")
+        eventually(lambda: rows(browser, "Rows"), lambda told, wanted=found: [int(row[0]) for row in told] == wanted)
+
+
+def star(at: int, stars: int, name: str) -> tuple[Any, Any]:
+    return {"id": at}, {"id": at, "stars": stars, "name": name}
 
 
 def test_a_record_shows_its_numbers_as_they_were_written(stage: Stage, browser: webdriver.Chrome) -> None:

@@ -11,19 +11,14 @@ import contextlib
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.errors import NotFound
 from headrace.serving.feeds import Feeds
+from headrace.serving.row_counts import RowCounts, rows_between
 from headrace.serving.sampler import Look
 
-if TYPE_CHECKING:
-    from headrace.feed import Feed
-
 __all__ = ["Deliveries"]
-
-COUNTED_AT_ONCE = 20_000
-"""Of more than so many offsets each is taken for a row: that many rows were not to be looked at one by one."""
 
 
 @dataclass
@@ -41,6 +36,7 @@ class Deliveries:
 
     def __init__(self, feeds: Feeds) -> None:
         self._feeds = feeds
+        self._counts = RowCounts(feeds)
         self._places: dict[tuple[str, int], _Place] = {}
         self._lock = threading.Lock()
 
@@ -51,7 +47,8 @@ class Deliveries:
         dead = look.topics.get(f"{full}.dead", {}).get("records", 0)
         committed = look.committed.get(f"{full}.delivery")
         if not committed:
-            return {"rows": look.topics.get(topic, {}).get("records", 0), "sent": None, "waiting": None, "dead": dead}
+            rows, _ = self._counts.of(topic, look)
+            return {"rows": rows, "sent": None, "waiting": None, "dead": dead}
         found = []
         with contextlib.suppress(NotFound):  # deleted since the look
             for (name, index), bounds in look.offsets.items():
@@ -68,13 +65,7 @@ class Deliveries:
                 place = self._places[topic, index] = _Place(start)
             if (place.at, place.end) != (committed, end):
                 with self._feeds.one() as feed:
-                    place.before += _rows(feed, topic, index, max(start, place.at), committed)
-                    place.waiting = _rows(feed, topic, index, max(start, committed), end)
+                    place.before += rows_between(feed, topic, index, max(start, place.at), committed)
+                    place.waiting = rows_between(feed, topic, index, max(start, committed), end)
                 place.at, place.end = max(place.at, committed), end
             return place
-
-
-def _rows(feed: Feed, topic: str, index: int, start: int, end: int) -> int:
-    if end - start > COUNTED_AT_ONCE:
-        return end - start
-    return sum(batch.num_rows for batch in feed.read(topic, index, start, end)) if start < end else 0

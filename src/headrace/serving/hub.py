@@ -122,9 +122,19 @@ class Hub:
         self.stopping = True
         self._tell()
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the catalog was read, so that what it does not have is not there."""
+        return self._materialiser is not None and self._materialiser.catalog_read
+
+    def ensure_known(self) -> None:
+        """ServerAway until the catalog was read."""
+        if not self.is_known:
+            raise ServerAway(f"the views and queries are not known yet: {self.trouble()}")
+
     def trouble(self) -> str | None:
         """Why this node's views are not all there yet; None if they are."""
-        if self._materialiser is None or not self._materialiser.catalog_read:
+        if self._materialiser is None or not self.is_known:
             return self._trouble or "the catalog is not read yet"
         if self._materialiser.trouble or self._materialiser.shared_trouble:
             return self._materialiser.trouble or self._materialiser.shared_trouble
@@ -135,6 +145,13 @@ class Hub:
                 return f"view {app}.{name} is {state.behind} offsets behind"
         return None
 
+    def freshness(self, state: ViewState) -> float | None:
+        """How old what a view shows is at most, in seconds: 0 if all is in it. What is not was written after the last
+        that was; None if this process has seen no such record."""
+        if state.build and not state.behind:
+            return 0.0
+        return None if state.latest_ms is None else max(0.0, time.time() - state.latest_ms / 1000)
+
     def find(self, name: str) -> tuple[ViewName, ViewState]:
         """The view of this name; UnknownView if there is none, InvalidQuery if it is not clear which."""
         states = self.states
@@ -143,8 +160,8 @@ class Hub:
         if len(found) > 1:
             among = ", ".join(f"{app}.{view}" for (app, view), _ in found)
             raise InvalidQuery(f"several apps have a view {name!r}", hint=f"say which: {among}")
-        if not found and (self._materialiser is None or not self._materialiser.catalog_read):
-            raise ServerAway(f"the views are not known yet: {self.trouble()}")
+        if not found:
+            self.ensure_known()
         if found and not found[0][1].build:
             raise ServerAway(f"view {name!r} is not there yet", detail=found[0][1].trouble)
         if not found:

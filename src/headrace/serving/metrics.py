@@ -81,11 +81,9 @@ class NodeMetrics:
         yield each("trouble", "gauge", "1 while it cannot be kept.", lambda _, state: int(state.trouble is not None))
 
     def _freshness(self, state: ViewState) -> float:
-        """What is not taken in yet was written after the last that was, or after this process began to look."""
-        if not state.behind:
-            return 0.0
-        since = self._began if state.latest_ms is None else state.latest_ms / 1000
-        return max(0.0, time.time() - since)
+        """What is not known to be newer is as old as this process, which has not seen it change."""
+        known = self._hub.freshness(state)
+        return max(0.0, time.time() - self._began) if known is None else known
 
     def _queries(self) -> Iterator[Family]:
         known = self._hub.queries

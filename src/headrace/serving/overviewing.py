@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from starlette.responses import Response
@@ -12,12 +13,26 @@ from headrace import __version__
 from headrace.serving.asking import Asking
 from headrace.serving.endpoints import Said
 from headrace.serving.pacing import event
+from headrace.serving.sampler import worst
 from headrace.serving.troubles import troubles_of
 
-__all__ = ["Overviewing"]
+__all__ = ["Overviewing", "behind_of"]
 
 LIVE_EVERY_S = 1.0
 WORST = 5
+
+
+def behind_of(groups: Iterable[Mapping[str, Any]] | None) -> dict[str, Any]:
+    """How far groups are behind, together, and for how many it is not known, or not in seconds."""
+    if groups is None:
+        return {"lag": None, "lag_seconds": None, "groups_unmeasured": 0, "groups_without_age": 0}
+    found = [(one["lag"], one["lag_seconds"]) for one in groups]
+    return {
+        "lag": sum(lag or 0 for lag, _ in found),
+        "lag_seconds": worst(0.0 if lag == 0 else seconds for lag, seconds in found),
+        "groups_unmeasured": sum(lag is None for lag, _ in found),
+        "groups_without_age": sum(lag != 0 and seconds is None for lag, seconds in found),
+    }
 
 
 class Overviewing:
@@ -40,7 +55,6 @@ class Overviewing:
         groups = list(look.groups.values()) if look else []
         states = [str(one.get("state")) for one in queries]
         behind = sorted((one for one in groups if one["lag"]), key=lambda one: -(one["lag"] or 0))
-        seconds = [one["lag_seconds"] for one in groups if one["lag_seconds"] is not None]
         return {
             "version": __version__,
             "at": time.time(),
@@ -54,13 +68,13 @@ class Overviewing:
             "rates": [list(point) for point in self._on.sampler.rate],
             "busiest": sorted(topics, key=lambda one: -one.get("rate", 0.0))[:WORST],
             "groups": len(groups),
-            "lag": sum(one["lag"] or 0 for one in groups),
-            "lag_seconds": max(seconds, default=0.0),
+            **behind_of(look.groups.values() if look else None),
             "slowest": behind[:WORST],
             "queries": {state: states.count(state) for state in sorted(set(states))},
             "views": len(views),
             "rows": sum(counted),
-            "views_behind": sum(state.behind or 0 for state in views),
+            "views_behind": sum(state.behind for state in views),
+            "view_freshness_seconds": worst(hub.freshness(state) for state in views) if hub.is_known else None,
             "late": sum(int(one.get("late") or 0) for one in queries),
             "dead": sum(int(one.get("dead") or 0) for one in queries),
             "troubles": troubles_of(look, self._on.sampler.trouble, queries, hub.captures, dict(hub.states)),

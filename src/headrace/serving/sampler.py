@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ from headrace.operations.groups import all_groups, lags_of
 from headrace.operations.share_groups import share_offsets
 from headrace.operations.topics import Disk, disk_of, is_internal
 
-__all__ = ["Look", "Sampler", "Series"]
+__all__ = ["Look", "Sampler", "Series", "worst"]
 
 EVERY_S, QUIET_EVERY_S, WATCHED_S = 2.0, 10.0, 30.0
 BUSY_PART = 10
@@ -44,6 +44,13 @@ class Look:
     """Where each group stands."""
     disk: Disk = field(default_factory=Disk)
     brokers: int = 0
+
+
+def worst(seconds: Iterable[float | None]) -> float | None:
+    """The largest of them; None if that may be one that is not known."""
+    found = list(seconds)
+    known = max((one for one in found if one is not None), default=0.0)
+    return known if known or None not in found else None
 
 
 class Sampler:
@@ -140,10 +147,9 @@ class Sampler:
         except HeadraceError:
             return _UNKNOWN
         look.committed[name] = {(one.topic, one.partition): one.committed for one in lags}
-        seconds = [one.lag_seconds for one in lags if one.lag_seconds is not None]
         return {
             "lag": sum(one.lag for one in lags),
-            "lag_seconds": max(seconds, default=0.0 if not any(one.lag for one in lags) else None),
+            "lag_seconds": worst(one.lag_seconds for one in lags),
             "topics": sorted({one.topic for one in lags}),
         }
 

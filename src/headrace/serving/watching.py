@@ -18,6 +18,7 @@ from headrace.serving.graph import graph, query_node
 from headrace.serving.hub import word_of
 from headrace.serving.pacing import Follower, paced
 from headrace.serving.reading import newest
+from headrace.serving.row_counts import RowCounts
 from headrace.serving.sampler import Look
 from headrace.views.store import offsets_of
 
@@ -29,11 +30,12 @@ class Watching:
 
     def __init__(self, on: Asking) -> None:
         self._on = on
-        self._deliveries = Deliveries(on.feeds)
+        self._deliveries, self._counts = Deliveries(on.feeds), RowCounts(on.feeds)
 
     async def pipelines(self, _: Said) -> Any:
         """The graph."""
         self._on.sampler.watched()
+        self._on.hub.ensure_known()
         look, queries = self._on.sampler.look or Look(0.0), self._on.hub.queries
         return await self._on.looks.run(self._graph, queries, look, await self._delivered(queries, look))
 
@@ -90,18 +92,25 @@ class Watching:
     def _query(self, app: str, name: str) -> dict[str, Any]:
         found = [one for one in self._on.hub.queries if (one.get("app"), one.get("name")) == (app, name)]
         if not found:
+            self._on.hub.ensure_known()
             raise NotFound(f"there is no query {app}.{name}", hint="`headrace query list` shows those that there are")
         return found[0]
 
     async def asides(self, _: Said) -> Any:
-        """The topics of late and dead rows."""
+        """The topics of late and dead rows. ``exact``: their rows were counted, not told from offsets."""
         look = self._on.look()
-        return [
-            {"topic": name, "of": name.rpartition(".")[0], "kind": name.rpartition(".")[2]}
-            | {key: one.get(key) for key in ("records", "rate", "bytes")}
-            for name, one in sorted(look.topics.items())
-            if name.endswith((".late", ".dead")) and not one["internal"]
-        ]
+
+        def told(name: str, one: dict[str, Any]) -> dict[str, Any]:
+            of, _, kind = name.rpartition(".")
+            records, exact = self._counts.of(name, look)
+            about = {"topic": name, "of": of, "kind": kind, "records": records, "exact": exact}
+            return about | {key: one.get(key) for key in ("rate", "bytes")}
+
+        def counted() -> list[dict[str, Any]]:
+            found = sorted(look.topics.items())
+            return [told(name, one) for name, one in found if name.endswith((".late", ".dead")) and not one["internal"]]
+
+        return await self._on.threaded(counted)
 
     async def aside(self, said: Said) -> Any:
         """Late or dead rows, the newest first."""
@@ -118,6 +127,7 @@ class Watching:
 
     async def alerts(self, _: Said) -> Any:
         """All alerts."""
+        self._on.hub.ensure_known()
         look, queries = self._on.look(), self._on.hub.queries
         counted = await self._delivered(queries, look)
         about = {(one.get("app"), one.get("name")): one for one in queries}

@@ -70,7 +70,7 @@ export class Chart {
       const steps = this.width > 480 ? 4 : 2;
       for (let at = 0; at <= steps; at++) {
         const when = first + (last - first) * at / steps;
-        const anchor = at === 0 ? "start" : at === steps ? "end" : "middle";
+        const anchor = last === first ? "end" : at === 0 ? "start" : at === steps ? "end" : "middle";
         parts.push(svg("text", { x: x(when), y: this.height - 6, "text-anchor": anchor }, clock(when, true).slice(last - first > 86400000 ? 0 : 11, last - first > 86400000 ? 10 : 19)));
         if (last === first) break;
       }
@@ -89,7 +89,7 @@ export class Chart {
       const bar = svg("rect", { class: "bar", x: left + width * .14, y: Math.min(y(value), y(0)), width: width * .72, height: Math.abs(y(value) - y(0)), rx: Math.min(3, width / 4) });
       bar.append(svg("title", {}, `${name}: ${value}${this.unit}`));
       parts.push(bar);
-      if (width > 34) parts.push(svg("text", { x: left + width / 2, y: this.height - 6, "text-anchor": "middle" }, String(name).slice(0, Math.floor(width / 7))));
+      if (width > 34) parts.push(svg("text", { x: left + width / 2, y: this.height - 6, "text-anchor": "middle" }, short(String(name), Math.floor(width / 7))));
     });
     this.drawing.replaceChildren(...parts);
   }
@@ -106,6 +106,12 @@ export class Chart {
     const middle = { x: this.width / 2, y: this.height / 2, "text-anchor": "middle" };
     this.drawing.replaceChildren(svg("text", middle, "nothing to draw yet"));
   }
+}
+
+// Names that begin alike are told apart by their ends.
+function short(name, room) {
+  const end = Math.floor((room - 1) / 2);
+  return name.length <= room ? name : `${name.slice(0, room - 1 - end)}…${name.slice(name.length - end)}`;
 }
 
 function nice(value) {

@@ -31,9 +31,9 @@ export function empty(title, hint, command) {
 }
 
 export function tile(label, id) {
-  const number = h("b", { id }, "–");
-  const made = h("div", { class: "tile" }, number, h("span", {}, label));
-  return { made, set(text, kind = "") { set(number, text); made.className = `tile ${kind}`; number.title = text; } };
+  const number = h("b", { id }, "–"), words = h("span", {}, label);
+  const made = h("div", { class: "tile" }, number, words);
+  return { made, set(text, kind = "", note = "") { set(number, text); set(words, label + note); made.className = `tile ${kind}`; number.title = text; } };
 }
 
 export function set(element, text) {
@@ -49,7 +49,8 @@ export function head(title, crumbs = [], ...tools) {
   return h("div", { class: "head" }, h("h1", {}, h("span", { class: "crumb" }, way), title), h("span", { class: "grow" }), ...tools);
 }
 
-// A table that is brought up to date in place: rows keep their elements, so focus and selection stay where they are.
+// A table that is brought up to date in place: rows keep their elements, so focus and selection stay where they are. That
+// there is nothing it says once it was told so.
 export class Table {
   constructor(label, columns, keyOf, { tall = false, empty: nothing = null } = {}) {
     this.columns = columns;
@@ -62,6 +63,7 @@ export class Table {
     this.nothing = nothing;
     this.made = h("div", {}, nothing, this.scroll);
     this.update([]);
+    if (nothing) nothing.hidden = true;
   }
 
   update(list) {

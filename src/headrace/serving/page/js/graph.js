@@ -3,7 +3,7 @@
 import { path, svg } from "./dom.js";
 import { bytes, compact, moment, rate } from "./words.js";
 
-const NODE = { width: 186, gapX: 46, gapY: 18, line: 15 };
+const NODE = { width: 172, gapX: 28, gapY: 18, line: 15, letters: 20 };
 
 const TO = {
   stream: (node) => path("topics", node.name),
@@ -82,9 +82,10 @@ export function draw({ nodes, edges }) {
 function box(node, at) {
   const wrong = node.kind === "query" && ["failed", "gone"].includes(node.state);
   const lines = facts(node);
-  const name = node.name.length > 25 ? `${node.name.slice(0, 24)}…` : node.name;
+  const name = node.name.length > NODE.letters ? `${node.name.slice(0, NODE.letters - 1)}…` : node.name;
   return svg("a", { href: `#/${TO[node.kind](node)}` },
     svg("g", { class: `node ${node.kind}${wrong ? " trouble-node" : ""}`, transform: `translate(${at.x},${at.y})` },
+      svg("title", {}, node.name),
       svg("rect", { width: NODE.width, height: at.height, rx: node.kind === "query" ? 14 : 7 }),
       svg("text", { class: "name", x: 12, y: 21 }, name),
       ...lines.map((line, index) => svg("text", { class: wrong && !index ? "wrong" : "fact", x: 12, y: 39 + index * NODE.line }, line))));

@@ -33,11 +33,12 @@ function show() {
   now.screen?.close?.();
   const root = $("screen");
   root.replaceChildren();
-  window.scrollTo(0, 0);
   for (const one of $("nav").children) {
     const current = one.dataset.name === (PARENT[here] ?? here);
     if (current) one.setAttribute("aria-current", "page"); else one.removeAttribute("aria-current");
+    if (current) one.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
+  window.scrollTo(0, 0);
   now.asked = 0;
   now.screen = (names.length && names[0] ? route[1] ?? route[0] : route[0])(root, names);
   const title = root.querySelector("h1")?.textContent ?? "";

@@ -47,6 +47,20 @@ export function value(cell) {
   return /^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(cell) ? cell.replace("T", " ").replace(/(:\d\d)(\.0+)?Z$/, "$1") : String(cell);
 }
 
+// The conditions of `a=1 and b="rock and roll"`. A value in double quotes is what is between them, a doubled one is one.
+const QUOTED = /^((?:(?!\sand\s)[^=<>])*[=<>]+)\s*"((?:[^"]|"")*)"(?:\s+and\s+|\s*$)/i;
+const BARE = /^(.*?)(?:\s+and\s+|$)/is;
+
+export function conditions(text) {
+  const found = [];
+  for (let rest = text.trimStart(); rest;) {
+    const quoted = rest.match(QUOTED), [whole, bare] = quoted ?? rest.match(BARE);
+    found.push(quoted ? bare + quoted[2].replaceAll('""', '"') : bare.trim());
+    rest = rest.slice(whole.length);
+  }
+  return found.filter(Boolean);
+}
+
 // What came since, added up frame by frame.
 export function came(sum, frame) {
   for (const name of ["count", "skipped", "unseen"]) sum[name] += frame[name];

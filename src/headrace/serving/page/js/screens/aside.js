@@ -7,7 +7,7 @@ import { clock, compact, moment, textOf } from "../words.js";
 export function open(root) {
   const table = new Table("Topics of late and dead rows", [
     { name: "topic", of: (row) => link(path("aside", row.topic), row.topic) }, { name: "kind", of: (row) => state(row.kind) },
-    { name: "of", of: (row) => row.of }, { name: "rows", kind: "number", of: (row) => compact(row.records) },
+    { name: "of", of: (row) => row.of }, { name: "rows", kind: "number", of: (row) => `${row.exact ? "" : "about "}${compact(row.records)}` },
   ], (row) => row.topic, { empty: empty("Nothing was late, nothing is dead", "Rows that come after the watermark, and rows that cannot be read, are kept here with the reason.") });
   root.append(head("Late and dead"), h("section", { class: "card", "aria-label": "Late and dead rows" }, table.made));
   return { async tick() { table.update(await get("aside")); } };

@@ -7,8 +7,9 @@ import { bytes, compact, moment, number, plain, rate } from "../words.js";
 export function open(root) {
   const place = h("div", { class: "graph", tabindex: "0", role: "group", "aria-label": "Graph of pipelines" });
   const nothing = empty("No pipelines yet", "Declare views, derived streams and alerts in a Python file, and run it.", "headrace run shop.py");
+  nothing.hidden = true;
   const queries = new Table("Queries", [
-    { name: "query", of: (row) => link(path("queries", row.app, row.name), `${row.app}.${row.name}`) }, { name: "makes", of: (row) => row.makes },
+    { name: "query", of: (row) => link(path("queries", row.app, row.name), `${row.app}.${row.name}`) }, { name: "makes", of: (row) => row.makes === "derive" ? "stream" : row.makes },
     { name: "state", of: (row) => state(row.state) }, { name: "rows in", kind: "number", of: (row) => rate(row.rate) }, { name: "lag", kind: "number", of: (row) => compact(row.lag) },
     { name: "late", kind: "number", of: (row) => compact(row.late) }, { name: "dead", kind: "number", of: (row) => compact(row.dead) },
     { name: "state size", kind: "number", of: (row) => bytes(row.state_bytes) }, { name: "watermark", of: (row) => moment(row.watermark) }, { name: "last error", kind: "words", of: (row) => row.last_error ?? "" },

@@ -36,13 +36,15 @@ export function openOne(root, [name]) {
     { name: "place", of: (row) => `${row.topic} ${row.partition}:${row.offset}` }, { name: "state", of: (row) => row.state }, { name: "attempts", kind: "number", of: (row) => row.attempts },
     { name: "key", kind: "clip", of: (row) => textOf(row, "key") ?? "null" }, { name: "value", kind: "clip", of: (row) => textOf(row, "value") ?? "null" },
   ], (row) => `${row.topic}/${row.partition}/${row.offset}`, { tall: true, empty: empty("Everything is settled") });
-  root.append(head(name, [["queues", "Queues"]]), h("section", { class: "card", "aria-label": "About" }, about), card("Partitions", parts.made), card("Next records", records.made), card("Consumers", members.made));
+  const settings = new Table("Settings", [{ name: "setting", of: (row) => row[0] }, { name: "value", kind: "clip", of: (row) => row[1] }], (row) => row[0], { empty: empty("All settings have their default") });
+  root.append(head(name, [["queues", "Queues"]]), h("section", { class: "card", "aria-label": "About" }, about), card("Partitions", parts.made), card("Next records", records.made),
+    h("div", { class: "columns" }, card("Consumers", members.made), card("Settings", settings.made)));
   return { slow: true, async tick() {
     const told = await get(path("queues", name));
     const dead = told.settings["headrace.dead.letter.topic"];
     about.replaceChildren(facts([["state", state(told.state)], ["to settle", number(told.partitions.reduce((sum, one) => sum + one.lag, 0))],
-      ["in flight", number(told.in_flight)], ["to retry", number(told.partitions.reduce((sum, one) => sum + one.to_retry, 0))], ["dead letters", dead && link(path("dead-letters", dead), dead)],
-      ...Object.entries(told.settings).filter(([key]) => key !== "headrace.dead.letter.topic")]));
+      ["in flight", number(told.in_flight)], ["to retry", number(told.partitions.reduce((sum, one) => sum + one.to_retry, 0))], ["dead letters", dead && link(path("dead-letters", dead), dead)]]));
+    settings.update(Object.entries(told.settings));
     parts.update(told.partitions);
     members.update(told.members);
     records.update(told.records);

@@ -25,7 +25,7 @@ export function open(root, [name]) {
   const reader = new Reader(at, list);
   root.append(head(name, [["topics", "Topics"]], mayChange() && h("button", { type: "button", id: "produce", onclick: () => produce(name, reader.partitions) }, "Write a record")),
     h("section", { class: "card flat", "aria-label": "Records" }, reader.made, list.made), detail.made,
-    h("div", { class: "columns" }, card("Partitions", chart.made, groups, partitions.made), card("Settings", settings.made)));
+    h("div", { class: "columns" }, card("Partitions, and records in a second", chart.made, groups, partitions.made), card("Settings", settings.made)));
   reader.follow();
 
   const refresh = async () => {
@@ -53,7 +53,7 @@ class Reader {
     const field = (label, id, hint, kind = "") => h("label", { class: "stack" }, label, h("input", { id, type: "search", placeholder: hint, class: kind }));
     this.partition = h("select", { id: "partition", onchange: () => { if (this.following) this.follow(); } }, h("option", { value: "" }, "all"));
     this.form = h("form", { class: "bar", onsubmit: (event) => { event.preventDefault(); this.read(); } },
-      field("From", "from", "newest", "short"), h("label", { class: "stack" }, "Partition", this.partition), field("Key", "key", "holds …"), field("Value", "value", "holds …"), field("Header", "header", "name or name=text"),
+      field("From", "from", "newest", "short"), h("label", { class: "stack" }, "Partition", this.partition), field("Key", "key", "holds …"), field("Value", "value", "holds …"), field("Header", "header", "name=text"),
       h("button", { class: "main", id: "read" }, "Read"), this.live);
     this.form.querySelector("#from").title = "newest, beginning, an offset, -100, @2026-01-31T12:00, @-15m";
     this.more = h("button", { type: "button", id: "more", hidden: true, onclick: () => this.read(this.next) }, "Go on");
@@ -164,7 +164,7 @@ class Detail {
     const groups = h("input", { id: "replay-group", list: "known-groups", required: true, placeholder: "billing", autocomplete: "off" });
     const known = h("datalist", { id: "known-groups" });
     get("groups").then((all) => known.append(...all.filter((one) => one.type !== "share").map((one) => h("option", { value: one.group }))));
-    dialog("Replay from here", h("p", { class: "quiet" }, `The group goes back to offset ${record.offset} of partition ${record.partition}. Its consumers must be stopped.`),
+    dialog("Replay from here", "Replay", h("p", { class: "quiet" }, `The group goes back to offset ${record.offset} of partition ${record.partition}. Its consumers must be stopped.`),
       h("label", { class: "stack" }, "Group", groups), known, async () => {
         const told = await post(path("groups", groups.value), { to: String(record.offset), topic: this.topic, partition: record.partition });
         const [moved] = told.offsets;
@@ -179,7 +179,7 @@ export function produce(topic, partitions) {
   const nothing = h("input", { id: "new-null", type: "checkbox", onchange: () => { value.disabled = nothing.checked; } });
   const partition = h("select", { id: "new-partition" }, h("option", { value: "" }, "by key"), partitions.map((one) => h("option", { value: one }, one)));
   const headers = h("input", { id: "new-headers", placeholder: "name=text, name=text", autocomplete: "off" });
-  dialog(`Write to ${topic}`, h("label", { class: "stack" }, "Key (empty: none)", key), h("label", { class: "stack" }, "Value", value),
+  dialog(`Write to ${topic}`, "Write", h("label", { class: "stack" }, "Key (empty: none)", key), h("label", { class: "stack" }, "Value", value),
     h("label", {}, nothing, "no value: a tombstone, which deletes the key where a topic is compacted"), h("label", { class: "stack" }, "Headers", headers),
     h("label", { class: "stack" }, "Partition", partition), async () => {
       const pairs = headers.value.split(",").map((one) => one.trim()).filter(Boolean).map((one) => one.split(/=(.*)/s).slice(0, 2));
@@ -190,13 +190,13 @@ export function produce(topic, partitions) {
     });
 }
 
-function dialog(title, ...rest) {
+function dialog(title, verb, ...rest) {
   const done = rest.pop();
   const wrong = h("p", { class: "bad-text", role: "alert" });
   const made = h("dialog", { "aria-label": title }, h("form", { onsubmit: async (event) => {
     event.preventDefault();
     try { await done(); made.close(); } catch (error) { wrong.textContent = error.message; }
-  } }, h("h2", {}, title), ...rest, wrong, h("div", { class: "row end" }, h("button", { type: "button", onclick: () => made.close() }, "Cancel"), h("button", { class: "main", id: "dialog-do" }, "Do it"))));
+  } }, h("h2", {}, title), ...rest, wrong, h("div", { class: "row end" }, h("button", { type: "button", onclick: () => made.close() }, "Cancel"), h("button", { class: "main", id: "dialog-do" }, verb))));
   made.addEventListener("close", () => made.remove());
   document.body.append(made);
   made.showModal();

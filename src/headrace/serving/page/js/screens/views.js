@@ -2,9 +2,9 @@
 
 import { events, get } from "../api.js";
 import { Chart } from "../charts.js";
-import { card, empty, h, head, link, path, state, Table } from "../dom.js";
+import { card, empty, h, head, link, path, set, state, Table } from "../dom.js";
 import { RecordList } from "../records.js";
-import { came, compact, number, value } from "../words.js";
+import { came, compact, conditions, number, value } from "../words.js";
 
 const NUMBERS = /^(tinyint|smallint|int|integer|bigint|long|float|double|decimal)/;
 const TIMES = /^(timestamp|date|struct<start:timestamp)/;
@@ -14,6 +14,7 @@ const TIMES_SHOWN = 120;
 const LINES = 5;
 const BARS = 14;
 const AGAIN_MS = 2000;
+const CONDITIONS = 'COLUMN=VALUE, also != < <= > >=, COLUMN is null, joined by and; a value that holds " and " in double quotes: name="rock and roll"';
 
 export function open(root) {
   const table = new Table("Views", [
@@ -42,26 +43,28 @@ class Screen {
     this.asking = this.over = this.known = false;
     this.sum = { count: 0, skipped: 0, unseen: 0 };
     const again = () => { this.due = true; };
+    const first = () => { this.pages.start = 0; this.due = true; };
     this.chart = new Chart(`Chart of ${name}`, { height: 220 });
     this.choice = h("select", { id: "value-choice", onchange: again });
-    this.where = h("input", { id: "where", type: "search", placeholder: "region=EU", "aria-label": "Condition", onchange: again });
-    this.order = h("input", { id: "order", type: "search", placeholder: "-revenue", class: "short", onchange: again });
+    this.where = h("input", { id: "where", type: "search", placeholder: 'region=EU and name="a and b"', title: CONDITIONS, "aria-label": "Condition", class: "long", onchange: first });
+    this.order = h("input", { id: "order", type: "search", placeholder: "-revenue", title: "columns; - for the largest first: -revenue,region", class: "short", onchange: first });
+    this.pages = new Pages(() => { this.table.scroll.scrollTop = 0; this.due = true; this.draw(); });
     this.version = h("span", { class: "quiet", id: "view-version", role: "status" });
     this.status = h("span", { id: "view-status" }, state("waiting"));
     this.told = h("span", { class: "quiet", id: "change-count", role: "status" });
     this.wrong = h("p", { class: "bad-text", role: "alert" });
     this.rows = h("div");
     this.changes = new RecordList(`Changes of ${name}`, () => {}, "short");
-    root.append(...this.parts());
+    root.append(...this.parts(first));
     this.timer = setInterval(() => this.draw(), 500);
   }
 
-  parts() {
-    const form = h("form", { class: "bar", onsubmit: (event) => { event.preventDefault(); this.due = true; this.draw(); } },
+  parts(first) {
+    const form = h("form", { class: "bar", onsubmit: (event) => { event.preventDefault(); first(); this.draw(); } },
       h("label", { class: "stack" }, "Where", this.where), h("label", { class: "stack" }, "Order", this.order), h("button", { class: "main" }, "Show"));
     return [head(this.name, [["views", "Views"]], this.version),
       h("section", { class: "card", "aria-label": "Chart" }, h("div", { class: "row" }, h("h2", {}, "Chart"), h("label", {}, "value", this.choice)), this.chart.made),
-      card("Rows", form, this.wrong, this.rows),
+      card("Rows", form, this.wrong, this.rows, this.pages.made),
       h("section", { class: "card flat", "aria-label": "Changes" }, h("div", { class: "row" }, h("h2", {}, "Changes, the newest first"), this.status, this.told), this.changes.made)];
   }
 
@@ -118,25 +121,37 @@ class Screen {
     if (!this.due || this.asking || !this.table || document.hidden) return;
     this.asking = true;
     this.due = false;
-    const time = this.time(), own = this.order.value.trim();
+    const time = this.time(), own = this.order.value.trim(), start = this.pages.start;
     const newest = time && `-${time}`;
     try {
-      const found = await this.ask(own || newest || (this.choice.value && `-${this.choice.value}`), time ? IN_TIME : ROWS);
+      const order = own || newest || (this.choice.value && `-${this.choice.value}`);
+      const found = await this.ask(order, time && !start ? IN_TIME : ROWS + 1, start);
+      if (!found.rows.length && start) { this.pages.turn(-ROWS); return; }
       this.wrong.textContent = "";
       this.table.update(found.rows.slice(0, ROWS));
       this.version.textContent = `version ${found.version}`;
-      this.picture(time && own ? (await this.ask(newest, IN_TIME)).rows : found.rows, time);
+      this.picture(time && (own || start) ? (await this.ask(newest, IN_TIME)).rows : found.rows, time);
+      this.pages.show(start, found.rows.length, found.rows.length > ROWS ? await this.count() : null);
     } catch (error) {
       this.wrong.textContent = error.message;
       if (error.status !== 400) setTimeout(() => { this.due = true; }, AGAIN_MS);
     } finally { this.asking = false; }
   }
 
-  // Integers that are no numbers in JavaScript come as text.
-  ask(order, limit) {
-    const asked = new URLSearchParams({ limit, exact: "true" });
-    if (order) asked.set("order", order);
-    for (const condition of this.where.value.split(/\s+and\s+/i).map((one) => one.trim()).filter(Boolean)) asked.append("where", condition);
+  // How many rows there are; of those that fit a condition nobody knows it.
+  async count() {
+    if (conditions(this.where.value).length) return null;
+    return (await get("views")).find((view) => view.app === this.spec.app && view.name === this.spec.name)?.rows;
+  }
+
+  // Integers that are no numbers in JavaScript come as text. Rows that are equal in what they are ordered by keep an order
+  // of their own, so that no page has a row of another.
+  ask(order, limit, offset = 0) {
+    const asked = new URLSearchParams({ limit, offset, exact: "true" });
+    const named = (order || "").split(",").map((name) => name.trim()).filter(Boolean);
+    const ties = this.spec.key.filter((name) => !/^-|,/.test(name) && !named.some((one) => one.replace(/^-+/, "") === name));
+    asked.set("order", [...named, ...ties].join(","));
+    for (const condition of conditions(this.where.value)) asked.append("where", condition);
     return get(`${this.at}?${asked}`);
   }
 
@@ -179,5 +194,33 @@ class Screen {
     this.stream?.close();
     clearInterval(this.timer);
     this.changes.close();
+  }
+}
+
+// A hundred rows at a time.
+class Pages {
+  constructor(turned) {
+    this.start = 0;
+    this.turned = turned;
+    this.place = h("span", { class: "quiet", id: "place", role: "status" });
+    this.previous = h("button", { type: "button", id: "previous", hidden: true, onclick: () => this.turn(-ROWS) }, "Previous");
+    this.next = h("button", { type: "button", id: "next", hidden: true, onclick: () => this.turn(ROWS) }, "Next");
+    this.made = h("div", { class: "row end pages" }, this.place, this.previous, this.next);
+  }
+
+  turn(by) {
+    this.start = Math.max(0, this.start + by);
+    this.turned();
+  }
+
+  // `found`: how many rows there are from `start` on, more than a hundred if there is a next page; `counted`: all there are.
+  show(start, found, counted) {
+    const more = found > ROWS, last = start + Math.min(found, ROWS);
+    const range = `${number(start + 1)} to ${number(last)}`, all = more ? counted : last;
+    if (!start && !more) set(this.place, last ? `${last} ${last === 1 ? "row" : "rows"}` : "");
+    else set(this.place, all > last || !more ? `${range} of ${number(all)} rows` : `${range}, and more`);
+    this.previous.hidden = this.next.hidden = !start && !more;
+    this.previous.disabled = !start;
+    this.next.disabled = !more;
   }
 }
