@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import polars as pl
 import pytest
 
 from headrace.errors import InvalidDeclaration
@@ -10,7 +11,8 @@ from tests.patterns.keeping import COLUMNS, bucket, rows, steps
 
 
 def declared(text: str, **more: object) -> None:
-    compile_pattern(pattern(by="key", time="at", pattern=text, **more), COLUMNS)  # type: ignore[arg-type]
+    columns = {**COLUMNS, "exact": pl.Decimal(18, 2)}
+    compile_pattern(pattern(by="key", time="at", pattern=text, **more), columns)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -68,6 +70,7 @@ def test_a_mistake_in_a_pattern_is_named_with_its_place_and_remedy(text: str, se
         ("cast(price as blob) > 1", "cast to 'blob' is not supported", "double"),
         ("price > 99999999999999999999", "too large for a whole number", "decimal point"),
         ("kind = 'open", '"\'" is not expected, at character 8', "close the quotes"),
+        ("upper(kind) = 'X'", "no function 'upper', at character 1", "a column computed before"),
         ("count(*) > 1 price", "'price' is not expected", "remove it"),
     ],
 )
@@ -91,6 +94,13 @@ def test_a_mistake_in_a_condition_is_named_with_its_place_and_remedy(condition: 
         ({"measures": {"x": "prev(price)"}}, "prev is for conditions"),
         ({"measures": {"x": "null"}}, "always null"),
         ({"max_partials": 0}, "at least 1"),
+        (
+            {"measures": {"x": "sum(exact)"}},
+            "measure x 'sum\\(exact\\)': what is computed from decimals would be rounded",
+        ),
+        ({"measures": {"x": "A.exact * 2"}}, "would be rounded, at character 9"),
+        ({"measures": {"x": "coalesce(A.exact, 0)"}}, "would be rounded, at character 1"),
+        ({"measures": {"x": "avg(exact) / 2"}}, "would be rounded"),
     ],
 )
 def test_a_declaration_whose_parts_do_not_fit_is_refused(more: dict[str, object], sentence: str) -> None:
