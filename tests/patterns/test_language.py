@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import polars as pl
 import pytest
 
@@ -71,6 +73,8 @@ def test_a_mistake_in_a_pattern_is_named_with_its_place_and_remedy(text: str, se
         ("price > 99999999999999999999", "too large for a whole number", "decimal point"),
         ("kind = 'open", '"\'" is not expected, at character 8', "close the quotes"),
         ("upper(kind) = 'X'", "no function 'upper', at character 1", "a column computed before"),
+        ("case when price > 1 then true end", "CASE is not known here, at character 1", "a column computed before"),
+        ("price > 1 and case kind when 'x' then 1 end = 1", "CASE is not known here, at character 15", "coalesce"),
         ("count(*) > 1 price", "'price' is not expected", "remove it"),
     ],
 )
@@ -106,6 +110,44 @@ def test_a_mistake_in_a_condition_is_named_with_its_place_and_remedy(condition: 
 def test_a_declaration_whose_parts_do_not_fit_is_refused(more: dict[str, object], sentence: str) -> None:
     with pytest.raises(InvalidDeclaration, match=sentence):
         declared("A B", **more)
+
+
+@pytest.mark.parametrize(
+    ("text", "condition"),
+    [
+        ("A B", "price < B.price"),
+        ("A B", "kind = 'x' and (price < B.price or sum(b.price) > 1)"),
+        ("A+ B*", "not price < last(B.price, 2)"),
+        ("A (B | C)", "coalesce(B.price, C.price + 1) > 0"),
+        ("A{2,} !C B", "abs(cast(max(B.price) as double)) in (1, 2)"),
+        ("(C A) | (C B)", "first(B.kind) like 'x%'"),
+        ("C !A B", "B.price > price"),
+    ],
+)
+def test_a_condition_on_what_can_only_come_later_is_refused(text: str, condition: str) -> None:
+    sentence = f"define A .*: no B can come before A in '{re.escape(text)}', so this is never true, at character"
+    with pytest.raises(InvalidDeclaration, match=sentence) as caught:
+        declared(text, define={"A": condition})
+    assert "look at A." in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("text", "condition"),
+    [
+        ("(A B)+", "price < B.price"),
+        ("(A | B)+", "price < B.price"),
+        ("PERMUTE(A, B)", "price < B.price"),
+        ("(C A) | (B A)", "price < B.price"),
+        ("C (B | D)? A", "price < B.price"),
+        ("B C !A", "price < B.price"),
+        ("A B", "B.price is null"),
+        ("A B", "count(B.*) = 0 or price < B.price"),
+        ("A B", "coalesce(B.price, price) > 0"),
+        ("A B", "price < A.price or prev(price) > 0"),
+    ],
+)
+def test_a_condition_that_may_hold_in_some_way_is_not_refused(text: str, condition: str) -> None:
+    declared(text, define={"A": condition}, within="1 minute")
 
 
 @pytest.mark.parametrize(

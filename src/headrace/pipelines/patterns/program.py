@@ -15,6 +15,7 @@ from headrace.pipelines.patterns.automaton import Absent, Accept, Automaton, Ite
 from headrace.pipelines.patterns.conditions import Coder, Tables, conjuncts, is_local, joined, may_fail
 from headrace.pipelines.patterns.declaration import Pattern, in_text
 from headrace.pipelines.patterns.expressions import Expression
+from headrace.pipelines.patterns.possible import ensure_possible
 from headrace.pipelines.patterns.tokens import Mistake
 from headrace.pipelines.places import wrong
 
@@ -68,6 +69,7 @@ def compile_pattern(pattern: Pattern, schema: Mapping[str, pl.DataType]) -> Prog
     running = len(tables.slots)
     measures = _measures(pattern, tables)
     automaton = build(pattern.shape, relaxed=pattern.relaxed)
+    ensure_possible(pattern, automaton)
     later = {history for _, history in conditions} | {code for _, _, code in tables.slots} | {c for _, c in measures}
     fails_later = any(may_fail(tables.codes[code]) for code in later if code >= 0)
     free_of_history = running == 0
