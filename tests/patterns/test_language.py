@@ -122,13 +122,14 @@ def test_a_declaration_whose_parts_do_not_fit_is_refused(more: dict[str, object]
         ("A{2,} !C B", "abs(cast(max(B.price) as double)) in (1, 2)"),
         ("(C A) | (C B)", "first(B.kind) like 'x%'"),
         ("C !A B", "B.price > price"),
+        ("C !B A", "B.price > price"),
     ],
 )
 def test_a_condition_on_what_can_only_come_later_is_refused(text: str, condition: str) -> None:
     sentence = f"define A .*: no B can come before A in '{re.escape(text)}', so this is never true, at character"
     with pytest.raises(InvalidDeclaration, match=sentence) as caught:
         declared(text, define={"A": condition})
-    assert "look at A." in str(caught.value.hint)
+    assert "if B comes later, say it there: A." in str(caught.value.hint)
 
 
 @pytest.mark.parametrize(

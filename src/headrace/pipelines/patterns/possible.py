@@ -28,7 +28,9 @@ def ensure_possible(pattern: Pattern, automaton: Automaton) -> None:
         if reference is not None:
             other = names[(reference.variable or "").lower()]
             sentence = f"no {other} can come before {name} in {pattern.text!r}, so this is never true"
-            hint = f"say it of {other}, which comes later: look at {name}.{reference.column} in its condition"
+            hint = (
+                f"look at rows that were taken before; if {other} comes later, say it there: {name}.{reference.column}"
+            )
             raise located(f"define {name}", text, Mistake(sentence, reference.at, hint), pattern.place)
 
 
