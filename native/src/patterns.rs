@@ -11,7 +11,14 @@ use crate::json::array;
 
 pyo3::create_exception!(headrace._kernel, TooManyMatches, PyValueError);
 
-type Found = (ArrowBatch, ArrowBatch, ArrowBatch, ArrowBatch, ArrowBatch);
+type Found = (
+    ArrowBatch,
+    ArrowBatch,
+    ArrowBatch,
+    ArrowBatch,
+    ArrowBatch,
+    ArrowBatch,
+);
 
 #[pyfunction]
 pub fn match_rows(
@@ -36,6 +43,7 @@ pub fn match_rows(
         ArrowBatch(found.progress),
         ArrowBatch(found.dead),
         ArrowBatch(found.late),
+        ArrowBatch(found.unmeasured),
     ))
 }
 

@@ -212,12 +212,13 @@ class TooManyMatches(ValueError):
 
 def match_rows(
     program: Buffer, rows: object, keys: object, watermark: int
-) -> tuple[ArrowBatch, ArrowBatch, ArrowBatch, ArrowBatch, ArrowBatch]:
+) -> tuple[ArrowBatch, ArrowBatch, ArrowBatch, ArrowBatch, ArrowBatch, ArrowBatch]:
     """Find a compiled pattern (``headrace.pipelines.patterns.program``) in the rows of some keys, up to the watermark.
 
     ``rows``: a record batch of time (int64, microseconds), kind (uint8: 0 new, 1 kept, 2 only the key's progress),
     progress (large binary), and the program's columns (bool, int64, double, large string). ``keys``: for each key a
     large list of uint32, where its rows are, in the order of arrival. Returns outcomes (told: 0 match, 1 time-out, 2
     partial; key_row; start, end; taken, taken_for: rows and variables; m0, m1, ...), kept (for each row whether it is
-    needed further), progress (row: one of the key; progress; due: the watermark to look again at), dead (row, reason)
-    and late (row). ValueError for a program or state that cannot be read, TooManyMatches over its limit."""
+    needed further), progress (row: one of the key; progress; due: the watermark to look again at), dead (row, reason:
+    a condition failed on it, told once), late (row) and unmeasured (outcome: which of them, measure, reason: why it is
+    null; not of partials). ValueError for a program or state that cannot be read, TooManyMatches over its limit."""

@@ -15,7 +15,11 @@ Shape = tuple[Any, ...]
 Taken = tuple[tuple[str, int], ...]
 """Variables and the numbers of their rows."""
 Condition = Callable[[list[dict[str, Any]], int, Taken], bool]
-"""Rows, the row that may be taken, what is taken including it."""
+"""Rows, the row that may be taken, what is taken including it. It may fail."""
+
+
+class FailedError(Exception):
+    """A condition has no answer."""
 
 
 def text(shape: Shape) -> str:
@@ -49,10 +53,14 @@ class Model:
     within: int | None
     relaxed: bool
     after: str
+    aggregated: Callable[[str, dict[str, Any]], bool] = lambda _, __: True
+    """Whether the aggregates of all conditions can take in a row that is taken for a variable."""
     matches: list[tuple[int, int, Taken]] = field(default_factory=list)
     timeouts: list[tuple[int, int, Taken]] = field(default_factory=list)
     under_way: list[tuple[int, int, Taken]] = field(default_factory=list)
     """What starts that are not decided took by the way that they prefer of those still open, if anything."""
+    failed: set[int] = field(default_factory=set)
+    """Rows that ended a way because a condition had no answer, of the ways before the match only."""
 
     def run(self) -> None:
         start = 0
@@ -97,9 +105,25 @@ class _Attempt:
         self.open: Taken = ()
         self.out_of_time: Taken | None = None
 
-    def holds(self, name: str, number: int, taken: Taken) -> bool:
+    def holds(self, name: str, number: int, taken: Taken) -> bool | None:
+        """None if nobody can say: whatever way this is on is over."""
         condition = self.model.conditions.get(name)
-        return condition is None or condition(self.rows, number, (*taken, (name, number)))
+        try:
+            return condition is None or condition(self.rows, number, (*taken, (name, number)))
+        except FailedError:
+            self.model.failed.add(number)
+            return None
+
+    def takes(self, name: str, number: int, taken: Taken) -> bool | None:
+        found = self.holds(name, number, taken)
+        if found and not self.model.aggregated(name, self.rows[number]):
+            self.model.failed.add(number)
+            return None
+        return found
+
+    def any_holds(self, names: tuple[str, ...], number: int, taken: Taken) -> bool:
+        """Is a row of one of these variables? Where nobody can say it counts as one."""
+        return any(self.holds(name, number, taken) is not False for name in names)
 
     def search(self, left: tuple[Shape, ...], number: int, taken: Taken) -> Iterator[tuple[Taken, bool]]:
         """All ways to go on from a row with what is left of the pattern, the preferred first."""
@@ -110,24 +134,27 @@ class _Attempt:
             if kind == "accept":
                 yield taken, False
             elif kind == "absent":
-                if any(self.holds(name, later, taken) for later in range(number, len(self.rows)) for name in rest):
+                if any(self.any_holds(tuple(rest), later, taken) for later in range(number, len(self.rows))):
                     continue
                 if not self.at_end(taken):
                     yield taken, True
             elif kind == "take":
                 if number == len(self.rows):
                     self.at_end(taken)
-                elif self.holds(rest[0], number, taken):
+                elif self.takes(rest[0], number, taken):
                     yield from self.search(rest[1], number + 1, (*taken, (rest[0], number)))
             else:
                 yield from self.wait(rest[0], rest[1], number, taken)
 
     def wait(self, takes: list[Any], forbidden: tuple[str, ...], number: int, taken: Taken) -> Iterator[Any]:
         while number < len(self.rows):
-            fits = [take for take in takes if self.holds(take[1], number, taken)]
-            for _, name, rest in fits:
-                yield from self.search(rest, number + 1, (*taken, (name, number)))
-            if fits or any(self.holds(name, number, taken) for name in forbidden):
+            waits = True
+            for _, name, rest in takes:
+                fits = self.takes(name, number, taken)
+                waits = waits and fits is False
+                if fits:
+                    yield from self.search(rest, number + 1, (*taken, (name, number)))
+            if not waits or self.any_holds(forbidden, number, taken):
                 return
             number += 1
         self.at_end(taken)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+import polars as pl
 import pytest
 
 from headrace.errors import InvalidDeclaration
@@ -10,7 +13,8 @@ from tests.patterns.keeping import COLUMNS, bucket, rows, steps
 
 
 def declared(text: str, **more: object) -> None:
-    compile_pattern(pattern(by="key", time="at", pattern=text, **more), COLUMNS)  # type: ignore[arg-type]
+    columns = {**COLUMNS, "exact": pl.Decimal(18, 2)}
+    compile_pattern(pattern(by="key", time="at", pattern=text, **more), columns)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -68,6 +72,9 @@ def test_a_mistake_in_a_pattern_is_named_with_its_place_and_remedy(text: str, se
         ("cast(price as blob) > 1", "cast to 'blob' is not supported", "double"),
         ("price > 99999999999999999999", "too large for a whole number", "decimal point"),
         ("kind = 'open", '"\'" is not expected, at character 8', "close the quotes"),
+        ("upper(kind) = 'X'", "no function 'upper', at character 1", "a column computed before"),
+        ("case when price > 1 then true end", "CASE is not known here, at character 1", "a column computed before"),
+        ("price > 1 and case kind when 'x' then 1 end = 1", "CASE is not known here, at character 15", "coalesce"),
         ("count(*) > 1 price", "'price' is not expected", "remove it"),
     ],
 )
@@ -91,11 +98,57 @@ def test_a_mistake_in_a_condition_is_named_with_its_place_and_remedy(condition: 
         ({"measures": {"x": "prev(price)"}}, "prev is for conditions"),
         ({"measures": {"x": "null"}}, "always null"),
         ({"max_partials": 0}, "at least 1"),
+        (
+            {"measures": {"x": "sum(exact)"}},
+            "measure x 'sum\\(exact\\)': what is computed from decimals would be rounded",
+        ),
+        ({"measures": {"x": "A.exact * 2"}}, "would be rounded, at character 9"),
+        ({"measures": {"x": "coalesce(A.exact, 0)"}}, "would be rounded, at character 1"),
+        ({"measures": {"x": "avg(exact) / 2"}}, "would be rounded"),
     ],
 )
 def test_a_declaration_whose_parts_do_not_fit_is_refused(more: dict[str, object], sentence: str) -> None:
     with pytest.raises(InvalidDeclaration, match=sentence):
         declared("A B", **more)
+
+
+@pytest.mark.parametrize(
+    ("text", "condition"),
+    [
+        ("A B", "price < B.price"),
+        ("A B", "kind = 'x' and (price < B.price or sum(b.price) > 1)"),
+        ("A+ B*", "not price < last(B.price, 2)"),
+        ("A (B | C)", "coalesce(B.price, C.price + 1) > 0"),
+        ("A{2,} !C B", "abs(cast(max(B.price) as double)) in (1, 2)"),
+        ("(C A) | (C B)", "first(B.kind) like 'x%'"),
+        ("C !A B", "B.price > price"),
+        ("C !B A", "B.price > price"),
+    ],
+)
+def test_a_condition_on_what_can_only_come_later_is_refused(text: str, condition: str) -> None:
+    sentence = f"define A .*: no B can come before A in '{re.escape(text)}', so this is never true, at character"
+    with pytest.raises(InvalidDeclaration, match=sentence) as caught:
+        declared(text, define={"A": condition})
+    assert "if B comes later, say it there: A." in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("text", "condition"),
+    [
+        ("(A B)+", "price < B.price"),
+        ("(A | B)+", "price < B.price"),
+        ("PERMUTE(A, B)", "price < B.price"),
+        ("(C A) | (B A)", "price < B.price"),
+        ("C (B | D)? A", "price < B.price"),
+        ("B C !A", "price < B.price"),
+        ("A B", "B.price is null"),
+        ("A B", "count(B.*) = 0 or price < B.price"),
+        ("A B", "coalesce(B.price, price) > 0"),
+        ("A B", "price < A.price or prev(price) > 0"),
+    ],
+)
+def test_a_condition_that_may_hold_in_some_way_is_not_refused(text: str, condition: str) -> None:
+    declared(text, define={"A": condition}, within="1 minute")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +11,11 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.errors import InvalidDeclaration
 from headrace.pipelines.patterns import compile_pattern, pattern
 from headrace.pipelines.patterns.match import OUTCOME, Matching
 from tests.examples import examples
-from tests.patterns.model import Condition, Model, Shape, Taken, text
+from tests.patterns.model import Condition, FailedError, Model, Shape, Taken, text
 from tests.state.bucket import Bucket
 
 SCHEMA = pl.Schema({"id": pl.Int64(), "key": pl.String(), "time": pl.Datetime("us"), "v": pl.Int64()})
@@ -96,6 +98,43 @@ HISTORY: list[tuple[str, Condition]] = [
 ]
 
 
+def ratio(left: Any, right: Any) -> float | None:
+    if left is None or right is None:
+        return None
+    if right == 0:
+        raise FailedError
+    return float(left / right)
+
+
+ALONE, SUMMED = "6 / v >= 3", "sum(2 / A.v) >= 1 or count(*) > 2"
+FAILING: list[tuple[str, Condition]] = [
+    (ALONE, lambda rows, n, _: is_true(float.__ge__, ratio(6, rows[n]["v"]), 3.0)),
+    (
+        SUMMED,
+        lambda rows, _, t: sum(known([ratio(2, v) for v in values(rows, t, "A")])) >= 1 or len(t) > 2,
+    ),
+    (
+        "v / prev(v) >= 1",
+        lambda rows, n, _: n > 0 and is_true(float.__ge__, ratio(rows[n]["v"], rows[n - 1]["v"]), 1.0),
+    ),
+    (
+        "v / first(v) < 2",
+        lambda rows, n, t: is_true(float.__lt__, ratio(rows[n]["v"], values(rows, t)[0]), 2.0),
+    ),
+    (
+        "first(A.v) / v >= 1",
+        lambda rows, n, t: is_true(float.__ge__, ratio((values(rows, t, "A") or [None])[0], rows[n]["v"]), 1.0),
+    ),
+    (
+        "v > 1 or 1 / last(B.v, 1) < 1",
+        lambda rows, n, t: (
+            is_true(int.__gt__, rows[n]["v"], 1)
+            or is_true(float.__lt__, ratio(1, (values(rows, t, "B")[-2:-1] or [None])[0]), 1.0)
+        ),
+    ),
+]
+
+
 @dataclass(frozen=True)
 class Case:
     shape: Shape
@@ -104,6 +143,13 @@ class Case:
     relaxed: bool
     after: str
     partials: bool
+
+    def fails_alone(self, row: dict[str, Any]) -> bool:
+        """Whether a condition that looks at nothing else fails on a row."""
+        return row["v"] == 0 and any(text == ALONE for text, _ in self.define.values())
+
+    def aggregated(self, name: str, row: dict[str, Any]) -> bool:
+        return name != "A" or row["v"] != 0 or all(text != SUMMED for text, _ in self.define.values())
 
 
 TAKES = st.sampled_from([("take", name) for name in NAMES])
@@ -133,7 +179,7 @@ SHAPES = in_a_row(st.one_of(TAKES, NECESSARY, repeated(NECESSARY, OFTEN)), PARTS
 
 
 @st.composite
-def cases(draw: st.DrawFn, *, history: bool) -> Case:
+def cases(draw: st.DrawFn, *, history: bool, failing: bool = False) -> Case:
     shape = draw(SHAPES)
     if draw(st.integers(0, 5)) == 0:
         shape = (*shape, ("absent", draw(st.sampled_from(NAMES))))
@@ -142,9 +188,9 @@ def cases(draw: st.DrawFn, *, history: bool) -> Case:
     timed = relaxed or "!" in written or "->>" in written
     within = draw(st.integers(1, 12)) if timed else draw(st.one_of(st.none(), st.integers(1, 12)))
     names = [name for name in NAMES if name in written.replace("PERMUTE", "")]
-    pool = LOCAL + LOOKING_BACK + (HISTORY * 2 if history else [])
+    pool = LOCAL + LOOKING_BACK + (HISTORY * 2 if history else []) + (FAILING * 8 if failing else [])
     pool = [known for known in pool if all(name in names or f"{name}." not in known[0] for name in NAMES)]
-    define = {name: draw(st.sampled_from(pool)) for name in names if draw(st.booleans())}
+    define = {name: draw(st.sampled_from(pool)) for name in names if failing or draw(st.booleans())}
     after = draw(
         st.sampled_from(
             ["past last row", "to next row", *(f"to {end} {n}" for end in ("first", "last") for n in names)]
@@ -183,8 +229,8 @@ def expected(case: Case, steps: Steps, key: str | None) -> Model:
     rows = sorted((row for step, _, _ in steps for row in step), key=lambda row: (row["time"], row["id"]))
     watermark = steps[-1][1]
     conditions = {name: condition for name, (_, condition) in case.define.items()}
-    own = [row for row in rows if row["key"] == key and row["time"] <= watermark]
-    model = Model(case.shape, conditions, own, watermark, case.within, case.relaxed, case.after)
+    own = [row for row in rows if row["key"] == key and row["time"] <= watermark and not case.fails_alone(row)]
+    model = Model(case.shape, conditions, own, watermark, case.within, case.relaxed, case.after, case.aggregated)
     model.run()
     return model
 
@@ -209,8 +255,8 @@ def frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
     )
 
 
-def in_steps(operator: Matching, steps: Steps, *, forgets: bool) -> pl.DataFrame:
-    """What comes out of a bucket that is called, as by Spark, when there are rows or it is due."""
+def in_steps(operator: Matching, steps: Steps, *, forgets: bool) -> tuple[pl.DataFrame, list[int]]:
+    """What comes out of a bucket that is called, as by Spark, when there are rows or it is due; the dead rows' ids."""
     bucket, worker, out = Bucket(operator), 0, []
     for rows, watermark, fate in steps:
         until = watermark * 1000
@@ -221,10 +267,10 @@ def in_steps(operator: Matching, steps: Steps, *, forgets: bool) -> pl.DataFrame
             if fate == "again":
                 bucket.step({"rows": frame(rows)}, until, worker=worker, aborted=True)
             out.append(bucket.step({"rows": frame(rows)}, until, worker=worker))
-    assert bucket.dead == []
     if steps[-1][1] == END - 1 and forgets:
         assert bucket.rows("rows").is_empty(), "nothing is kept for longer than a match may take"
-    return pl.concat(part for part in out if part is not None)
+    letters = [json.loads(row)["id"] for dead in bucket.dead for row in dead["row"]]
+    return pl.concat(part for part in out if part is not None), letters
 
 
 def told(found: pl.DataFrame, what: str, key: str | None) -> list[dict[str, Any]]:
@@ -256,6 +302,24 @@ def check_measures(row: dict[str, Any]) -> None:
     assert row["took"] == (taken[-1]["time"] - taken[0]["time"]).total_seconds()
 
 
+def check_refused(case: Case, steps: Steps, why: str) -> None:
+    """A condition that is said to be never true is so."""
+    (name,) = (name for name in case.define if why.startswith(f"define {name} ") and "so this is never true" in why)
+    for key in ("x", None):
+        matches = expected(case, steps, key).matches
+        assert not any(variable == name for _, _, taken in matches for variable, _ in taken)
+
+
+def check_letters(case: Case, steps: Steps, letters: list[int]) -> None:
+    """One for each row that a condition failed on; of ways that are not preferred the matcher may see more."""
+    assert len(set(letters)) == len(letters)
+    alone = {row["id"] for rows, _, _ in steps for row in rows if case.fails_alone(row)}
+    models = [expected(case, steps, key) for key in ("x", None)]
+    assert {model.rows[number]["id"] for model in models for number in model.failed} | alone <= set(letters)
+    if all(condition in LOCAL + LOOKING_BACK + HISTORY + FAILING[:1] for condition in case.define.values()):
+        assert set(letters) == alone
+
+
 def check(case: Case, steps: Steps) -> None:
     names = text(case.shape).replace("PERMUTE", "")
     measures = {
@@ -274,8 +338,14 @@ def check(case: Case, steps: Steps) -> None:
         partials=case.partials,
         rows=True,
     )
+    try:
+        program = compile_pattern(declared, SCHEMA)
+    except InvalidDeclaration as refused:
+        check_refused(case, steps, str(refused))
+        return
     forgets = case.within is not None and not any("prev(" in condition for condition, _ in case.define.values())
-    found = in_steps(Matching(compile_pattern(declared, SCHEMA), SCHEMA, True), steps, forgets=forgets)
+    found, letters = in_steps(Matching(program, SCHEMA, True), steps, forgets=forgets)
+    check_letters(case, steps, letters)
     for key in ("x", None):
         model, matches = expected(case, steps, key), told(found, "match", key)
         assert [row["number"] for row in matches] == list(range(1, len(matches) + 1))
@@ -301,4 +371,10 @@ def test_conditions_that_do_not_look_at_the_match_find_what_the_model_finds(case
 @examples(40)
 @given(cases(history=True), arrivals())
 def test_conditions_on_earlier_rows_find_what_the_model_finds(case: Case, steps: Steps) -> None:
+    check(case, steps)
+
+
+@examples(60)
+@given(cases(history=True, failing=True), arrivals())
+def test_a_condition_that_fails_ends_only_the_way_that_it_fails_in(case: Case, steps: Steps) -> None:
     check(case, steps)

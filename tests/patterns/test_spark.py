@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def paid(card, amount, second):
 
 def test_matches_of_an_app_are_told_once_over_crashes_and_disorder(tmp_path: Path) -> None:
     app = hr.App("fraud")
-    app.stream("payments", SCHEMA, event_time="at", lateness="5 seconds")
+    app.stream("payments", f"{SCHEMA}, due decimal(18,2), day date", event_time="at", lateness="5 seconds")
 
     @app.view(key=["card", "match_start"])
     def tested(payments):
@@ -33,7 +34,14 @@ def test_matches_of_an_app_are_told_once_over_crashes_and_disorder(tmp_path: Pat
             pattern="small{3,} big",
             within="30 seconds",
             define={"small": "amount < 1 and 1 / amount > 0", "big": "amount > 500"},
-            measures={"tries": "count(small.*)", "taken": "big.amount", "took": "last(at) - first(at)"},
+            measures={
+                "tries": "count(small.*)",
+                "taken": "big.amount",
+                "took": "last(at) - first(at)",
+                "due": "big.due",
+                "day": "max(day)",
+                "rate": "small.amount / (big.amount - 900)",
+            },
             rows=True,
         )
 
@@ -51,11 +59,13 @@ def test_matches_of_an_app_are_told_once_over_crashes_and_disorder(tmp_path: Pat
     with AppUnderTest(app, tmp_path) as under:
         under.send("payments", paid("a", 0.2, 3), paid("a", 0.1, 1), paid("b", 0.5, 2))
         under.send("payments", paid("a", 0.0, 4), paid("a", 0.3, 4), Crash("after-commit"))
-        under.send("payments", paid("a", 900.0, 6), paid("b", 0.4, 6), paid("b", 700.0, 7))
+        due = {"due": "12.50", "day": "2026-02-03"}
+        under.send("payments", paid("a", 900.0, 6) | due, paid("b", 0.4, 6), paid("b", 700.0, 7))
         under.send("payments", paid("z", 1.0, 50))
         under.send("payments", paid("z", 1.0, 59))
         (found,) = under.view("tested")
         assert (found["card"], found["tries"], found["taken"], found["took"]) == ("a", 3, 900.0, 5.0)
+        assert (Decimal(str(found["due"])), found["day"], found.get("rate")) == (Decimal("12.50"), "2026-02-03", None)
         assert [(row["amount"], row["variable"]) for row in found["match_rows"]] == [
             (0.1, "small"),
             (0.2, "small"),
@@ -64,9 +74,11 @@ def test_matches_of_an_app_are_told_once_over_crashes_and_disorder(tmp_path: Pat
         ]
         assert [(row["card"], row["low"]) for row in under.view("falls")] == [("a", 0.0), ("b", 0.4)]
         assert ["".join(one["variable"] for one in row["fell"]) for row in under.view("falls")] == ["SDU", "SDU"]
-        (letter,) = under.letters("fraud.tested.dead")
-        dead = json.loads(letter.value or b"")
-        assert (dead["card"], dead["amount"]) == ("a", 0.0)
+        dead = {one.reason: json.loads(one.value or b"") for one in under.letters("fraud.tested.dead")}
+        assert {reason: (row["card"], row["amount"]) for reason, row in dead.items()} == {
+            "condition-failed": ("a", 0.0),
+            "measure-failed": ("a", 900.0),
+        }
 
 
 def test_a_mistake_is_found_before_anything_runs(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ pub struct Rows<'a> {
     pub local: &'a [Vec<bool>],
     /// Where in the table each row is.
     pub order: &'a [u32],
-    /// Rows that a condition failed on.
-    pub dead: Vec<bool>,
+    /// Rows whose letter is written: a condition failed on them in some way to match.
+    pub failed: Vec<bool>,
 }
 
 impl<'a> Rows<'a> {
@@ -33,11 +33,6 @@ impl<'a> Rows<'a> {
     #[inline]
     pub fn time(&self, row: u32) -> i64 {
         self.times[self.index(row)]
-    }
-
-    #[inline]
-    pub fn is_dead(&self, row: u32) -> bool {
-        self.dead[row as usize]
     }
 
     #[inline]
@@ -198,8 +193,11 @@ impl Nodes {
                 NONE => nothing(slot),
                 _ => self.held[parent as usize * program.running + index],
             };
-            if slot.counts(var) {
-                add(program, rows, slot, &mut held, row, node)?;
+            if slot.counts(var)
+                && let Err(why) = add(program, rows, slot, &mut held, row, node)
+            {
+                self.held.truncate(node as usize * program.running);
+                return Err(why);
             }
             self.held.push(held);
         }
@@ -237,6 +235,37 @@ impl<'a> Past<'a, '_> {
     fn counts_this(&self, slot: u32) -> bool {
         self.row != NONE && self.program.slots[slot as usize].counts(self.var)
     }
+
+    #[inline]
+    fn first_row(&self, slot: u32) -> Option<u32> {
+        match u32::try_from(self.held(slot)[0]) {
+            Ok(row) => Some(row),
+            Err(_) if self.counts_this(slot) => Some(self.row),
+            Err(_) => None,
+        }
+    }
+
+    #[inline]
+    fn last_row(&self, slot: u32, mut back: u32) -> Option<u32> {
+        if self.counts_this(slot) {
+            if back == 0 {
+                return Some(self.row);
+            }
+            back -= 1;
+        }
+        let mut node = u32::try_from(self.held(slot)[0]).ok()?;
+        let slot = self.program.slots[slot as usize];
+        while back > 0 {
+            node = self.nodes.parents[node as usize];
+            if node == NONE {
+                return None;
+            }
+            if slot.counts(self.nodes.vars[node as usize]) {
+                back -= 1;
+            }
+        }
+        Some(self.nodes.rows[node as usize])
+    }
 }
 
 impl<'a> Place<'a> for Past<'a, '_> {
@@ -252,51 +281,34 @@ impl<'a> Place<'a> for Past<'a, '_> {
         if self.row == NONE {
             return Value::Null;
         }
-        let mut left = back;
-        let mut row = self.row;
-        while left > 0 {
-            if row == 0 {
-                return Value::Null;
-            }
-            row -= 1;
-            if !self.rows.is_dead(row) {
-                left -= 1;
-            }
+        match self.row.checked_sub(back) {
+            Some(row) => self.rows.value(column, row),
+            None => Value::Null,
         }
-        self.rows.value(column, row)
     }
 
     #[inline]
     fn first(&self, column: u32, slot: u32) -> Value<'a> {
-        match u32::try_from(self.held(slot)[0]) {
-            Ok(row) => self.rows.value(column, row),
-            Err(_) if self.counts_this(slot) => self.rows.value(column, self.row),
-            Err(_) => Value::Null,
+        match self.first_row(slot) {
+            Some(row) => self.rows.value(column, row),
+            None => Value::Null,
         }
     }
 
     #[inline]
-    fn last(&self, column: u32, slot: u32, mut back: u32) -> Value<'a> {
-        if self.counts_this(slot) {
-            if back == 0 {
-                return self.rows.value(column, self.row);
-            }
-            back -= 1;
+    fn last(&self, column: u32, slot: u32, back: u32) -> Value<'a> {
+        match self.last_row(slot, back) {
+            Some(row) => self.rows.value(column, row),
+            None => Value::Null,
         }
-        let Ok(mut node) = u32::try_from(self.held(slot)[0]) else {
-            return Value::Null;
+    }
+
+    fn row_of(&self, slot: u32, back: u32) -> Value<'a> {
+        let row = match self.program.slots[slot as usize].kind {
+            SlotKind::Last => self.last_row(slot, back),
+            _ => self.first_row(slot),
         };
-        let slot = self.program.slots[slot as usize];
-        while back > 0 {
-            node = self.nodes.parents[node as usize];
-            if node == NONE {
-                return Value::Null;
-            }
-            if slot.counts(self.nodes.vars[node as usize]) {
-                back -= 1;
-            }
-        }
-        self.rows.value(column, self.nodes.rows[node as usize])
+        row.map_or(Value::Null, |row| Value::Int(self.rows.index(row) as i64))
     }
 
     #[inline]
@@ -378,16 +390,17 @@ impl Attempt {
     }
 }
 
-/// Why a row was not taken.
-pub enum Trouble {
-    Row(Failure),
-    TooMany,
-}
+/// An attempt has more threads than the limit.
+pub struct TooMany;
 
-impl From<Failure> for Trouble {
-    fn from(why: Failure) -> Trouble {
-        Trouble::Row(why)
-    }
+/// What became of a row that a thread might take.
+enum Took {
+    Not,
+    /// A condition, or an aggregate that takes the row in, has no answer: the thread is over.
+    Failed,
+    Taken,
+    /// That completes a match, which ends at this node.
+    Complete(u32),
 }
 
 /// Whether a row may be taken for a variable after what a thread has taken.
@@ -432,6 +445,8 @@ pub struct Feeder<'a> {
     /// When each item was last put among the next threads.
     seen: Vec<u64>,
     round: u64,
+    /// Why the first of the threads that failed on the last row did so.
+    failed: Option<Failure>,
 }
 
 impl<'a> Feeder<'a> {
@@ -441,95 +456,81 @@ impl<'a> Feeder<'a> {
             next: Vec::new(),
             seen: vec![0; program.items.len()],
             round: 0,
+            failed: None,
         }
     }
 
-    /// Give a row to all threads of an attempt. In trouble the attempt stays as it was.
+    /// Give a row to all threads of an attempt. A thread that a condition fails in is over; why the first did so.
     pub fn feed(
         &mut self,
         attempt: &mut Attempt,
         rows: &Rows<'_>,
         row: u32,
-    ) -> Result<(), Trouble> {
+    ) -> Result<Option<Failure>, TooMany> {
         self.next.clear();
         self.round += 1;
-        let before = attempt.nodes.len();
-        match self.step(attempt, rows, row) {
-            Ok(found) => {
-                std::mem::swap(&mut attempt.threads, &mut self.next);
-                attempt.candidate = found.unwrap_or(attempt.candidate);
-                if attempt.threads.len() > self.program.limit {
-                    return Err(Trouble::TooMany);
-                }
-                Ok(())
-            }
-            Err(why) => {
-                attempt.nodes.cut(before, self.program.running);
-                Err(why.into())
-            }
+        self.failed = None;
+        let found = self.step(attempt, rows, row);
+        std::mem::swap(&mut attempt.threads, &mut self.next);
+        attempt.candidate = found.unwrap_or(attempt.candidate);
+        if attempt.threads.len() > self.program.limit {
+            return Err(TooMany);
         }
+        Ok(self.failed)
     }
 
     /// The end of a match, if one is complete: threads that come after it are not wanted any more.
-    fn step(
-        &mut self,
-        attempt: &mut Attempt,
-        rows: &Rows<'_>,
-        row: u32,
-    ) -> Result<Option<u32>, Failure> {
+    fn step(&mut self, attempt: &mut Attempt, rows: &Rows<'_>, row: u32) -> Option<u32> {
         let program = self.program;
         for index in 0..attempt.threads.len() {
             let thread = attempt.threads[index];
             match &program.items[thread.item as usize] {
                 Item::Take(take) => {
-                    let (_, found) =
-                        self.take(*take, &mut attempt.nodes, rows, row, thread.node)?;
-                    if found != NONE {
-                        return Ok(Some(found));
+                    if let Took::Complete(node) =
+                        self.take(*take, &mut attempt.nodes, rows, row, thread.node)
+                    {
+                        return Some(node);
                     }
                 }
                 Item::Wait { takes, forbidden } => {
-                    let mut taken = false;
+                    let mut waits = true;
                     for take in takes {
-                        let (took, found) =
-                            self.take(*take, &mut attempt.nodes, rows, row, thread.node)?;
-                        taken |= took;
-                        if found != NONE {
-                            return Ok(Some(found));
+                        match self.take(*take, &mut attempt.nodes, rows, row, thread.node) {
+                            Took::Complete(node) => return Some(node),
+                            Took::Taken | Took::Failed => waits = false,
+                            Took::Not => {}
                         }
                     }
-                    if !taken && !self.any(forbidden, &attempt.nodes, rows, row, thread.node)? {
+                    if waits && !self.ends(forbidden, &attempt.nodes, rows, row, thread.node) {
                         self.push(thread);
                     }
                 }
                 Item::Absent(vars) => {
-                    if !self.any(vars, &attempt.nodes, rows, row, thread.node)? {
+                    if !self.ends(vars, &attempt.nodes, rows, row, thread.node) {
                         self.push(thread);
                     }
                 }
                 Item::Accept => {}
             }
         }
-        Ok(None)
+        None
     }
 
-    fn any(
-        &self,
-        vars: &[u32],
-        nodes: &Nodes,
-        rows: &Rows<'_>,
-        row: u32,
-        node: u32,
-    ) -> Result<bool, Failure> {
+    /// Whether a row that must not come ends a thread: it is of one of these variables, or nobody can say.
+    fn ends(&mut self, vars: &[u32], nodes: &Nodes, rows: &Rows<'_>, row: u32, node: u32) -> bool {
         for &var in vars {
-            if holds(self.program, rows, nodes, node, var, row)? {
-                return Ok(true);
+            match holds(self.program, rows, nodes, node, var, row) {
+                Ok(false) => {}
+                Ok(true) => return true,
+                Err(why) => {
+                    self.failed.get_or_insert(why);
+                    return true;
+                }
             }
         }
-        Ok(false)
+        false
     }
 
-    /// Whether the row was taken, and the end of the match if that completes one.
     #[inline]
     fn take(
         &mut self,
@@ -538,19 +539,27 @@ impl<'a> Feeder<'a> {
         rows: &Rows<'_>,
         row: u32,
         parent: u32,
-    ) -> Result<(bool, u32), Failure> {
+    ) -> Took {
         let program = self.program;
-        if !holds(program, rows, nodes, parent, take.var, row)? {
-            return Ok((false, NONE));
-        }
-        let node = nodes.push(program, rows, row, take.var, parent)?;
+        let node = match holds(program, rows, nodes, parent, take.var, row) {
+            Ok(false) => return Took::Not,
+            Ok(true) => nodes.push(program, rows, row, take.var, parent),
+            Err(why) => Err(why),
+        };
+        let node = match node {
+            Ok(node) => node,
+            Err(why) => {
+                self.failed.get_or_insert(why);
+                return Took::Failed;
+            }
+        };
         for item in program.items_of(take.next) {
             if program.items[item as usize] == Item::Accept {
-                return Ok((true, node));
+                return Took::Complete(node);
             }
             self.push(Thread { item, node });
         }
-        Ok((true, NONE))
+        Took::Taken
     }
 
     /// Of threads at one item the first is enough, unless what they have taken makes a difference.
@@ -567,26 +576,25 @@ impl<'a> Feeder<'a> {
     }
 }
 
-/// The measures of what was taken up to a node.
+/// The measures of what was taken up to a node; those that fail say why.
 pub fn measure<'a>(
     program: &'a Program,
     rows: &Rows<'a>,
     nodes: &Nodes,
     chain: &[u32],
     number: i64,
-    mut tell: impl FnMut(usize, Value<'a>),
-) -> Result<(), (usize, Failure)> {
+    mut tell: impl FnMut(usize, Outcome<'a>),
+) {
     if program.measures.is_empty() {
-        return Ok(());
+        return;
     }
     let mut held: Vec<Held> = program.slots.iter().map(nothing).collect();
-    let mut failed: Option<Failure> = None;
+    let mut failed: Vec<Option<Failure>> = vec![None; program.slots.len()];
     for &node in chain {
         let (row, var) = (nodes.rows[node as usize], nodes.vars[node as usize]);
-        for (slot, held) in program.slots.iter().zip(&mut held) {
-            if slot.counts(var) {
-                let added = add(program, rows, slot, held, row, node);
-                failed = failed.or(added.err());
+        for ((slot, held), failed) in program.slots.iter().zip(&mut held).zip(&mut failed) {
+            if slot.counts(var) && failed.is_none() {
+                *failed = add(program, rows, slot, held, row, node).err();
             }
         }
     }
@@ -605,15 +613,17 @@ pub fn measure<'a>(
         classifier,
     };
     for (index, measure) in program.measures.iter().enumerate() {
-        let uses_slots = || {
-            let code = &program.codes[measure.code as usize];
-            code.iter().any(|op| matches!(op, Op::Aggregate(_)))
-        };
-        if let Some(why) = failed.filter(|_| uses_slots()) {
-            return Err((index, why));
-        }
-        let value = eval(program, measure.code, &past).map_err(|why| (index, why))?;
-        tell(index, value);
+        let code = &program.codes[measure.code as usize];
+        let missing = code.iter().find_map(|op| match op {
+            Op::Aggregate(slot) | Op::RowOf { slot, .. } => failed[*slot as usize],
+            _ => None,
+        });
+        tell(
+            index,
+            match missing {
+                Some(why) => Err(why),
+                None => eval(program, measure.code, &past),
+            },
+        );
     }
-    Ok(())
 }

@@ -42,6 +42,8 @@ pub trait Place<'a> {
     fn prev(&self, column: u32, back: u32) -> Value<'a>;
     fn first(&self, column: u32, slot: u32) -> Value<'a>;
     fn last(&self, column: u32, slot: u32, back: u32) -> Value<'a>;
+    /// Where in the table the row of a slot is.
+    fn row_of(&self, slot: u32, back: u32) -> Value<'a>;
     fn aggregate(&self, slot: u32) -> Outcome<'a>;
     fn match_number(&self) -> Value<'a>;
     fn classifier(&self) -> Value<'a>;
@@ -69,6 +71,10 @@ impl<'a> Place<'a> for RowAlone<'a> {
     }
 
     fn last(&self, _: u32, _: u32, _: u32) -> Value<'a> {
+        Value::Null
+    }
+
+    fn row_of(&self, _: u32, _: u32) -> Value<'a> {
         Value::Null
     }
 
@@ -176,6 +182,7 @@ fn load<'a>(program: &'a Program, op: Op, place: &impl Place<'a>) -> Outcome<'a>
         Op::Prev { column, back } => place.prev(column, back),
         Op::First { column, slot } => place.first(column, slot),
         Op::Last { column, slot, back } => place.last(column, slot, back),
+        Op::RowOf { slot, back } => place.row_of(slot, back),
         Op::Aggregate(slot) => place.aggregate(slot)?,
         Op::MatchNumber => place.match_number(),
         Op::Classifier => place.classifier(),

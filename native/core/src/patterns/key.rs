@@ -5,11 +5,12 @@
 //! at once where they end, in time linear in the rows, and an attempt is run only to say what a match took.
 
 use super::Refused;
-use super::attempt::{Attempt, Feeder, Nodes, Rows, Trouble};
+use super::attempt::{Attempt, Feeder, Nodes, Rows, TooMany};
 use super::output::{Output, Told};
 use super::program::{NONE, Program, Skip};
 use super::progress::{Decided, Progress};
-use super::starts::{Starts, Stepped};
+use super::starts::Starts;
+use super::value::Failure;
 
 pub struct Matcher<'a> {
     program: &'a Program,
@@ -65,7 +66,14 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// A row to an attempt; one that a condition fails on is dead from here on.
+    /// A row that a condition failed on has one letter, in however many ways it did. It stays a row for all other ways.
+    fn failed(&mut self, rows: &mut Rows<'_>, row: u32, why: Failure) {
+        if !std::mem::replace(&mut rows.failed[row as usize], true) {
+            self.output.dead(rows.index(row) as u32, why);
+        }
+    }
+
+    /// A row to an attempt.
     fn feed(
         &mut self,
         attempt: &mut Attempt,
@@ -73,13 +81,12 @@ impl<'a> Matcher<'a> {
         row: u32,
     ) -> Result<(), Refused> {
         match self.feeder.feed(attempt, rows, row) {
-            Ok(()) => Ok(()),
-            Err(Trouble::TooMany) => Err(self.too_many()),
-            Err(Trouble::Row(why)) => {
-                rows.dead[row as usize] = true;
-                self.output.dead(rows.index(row) as u32, why);
+            Ok(None) => Ok(()),
+            Ok(Some(why)) => {
+                self.failed(rows, row, why);
                 Ok(())
             }
+            Err(TooMany) => Err(self.too_many()),
         }
     }
 
@@ -96,11 +103,8 @@ impl<'a> Matcher<'a> {
             if deadline.is_some_and(|deadline| rows.time(row) > deadline) {
                 return Ok(Standing::Over);
             }
-            if rows.is_dead(row) {
-                continue;
-            }
             self.feed(attempt, rows, row)?;
-            if attempt.threads.is_empty() || rows.is_dead(attempt.start) {
+            if attempt.threads.is_empty() {
                 return Ok(Standing::Over);
             }
         }
@@ -127,14 +131,11 @@ impl<'a> Matcher<'a> {
             None => self.fresh(start),
         };
         while start < rows.len() {
-            if from == start && rows.is_dead(start) {
-                start += 1;
-            } else if let Standing::Open = self.feed_all(&mut attempt, rows, from, watermark)? {
+            if let Standing::Open = self.feed_all(&mut attempt, rows, from, watermark)? {
                 progress.attempts.push(attempt);
                 return Ok(());
-            } else {
-                start = self.tell_over(&attempt, rows, &mut progress.number);
             }
+            start = self.tell_over(&attempt, rows, &mut progress.number);
             from = start;
             attempt.reset(self.program, start);
         }
@@ -165,23 +166,15 @@ impl<'a> Matcher<'a> {
         let mut open = std::mem::take(&mut progress.attempts);
         for row in fed..rows.len() {
             self.expire(&mut open, rows, rows.time(row), &mut progress.number);
-            if rows.is_dead(row) {
-                continue;
-            }
             for attempt in &mut open {
-                if rows.is_dead(row) {
-                    break;
-                }
                 self.feed(attempt, rows, row)?;
             }
-            if !rows.is_dead(row) {
-                let mut new = self.fresh(row);
-                self.feed(&mut new, rows, row)?;
-                if rows.is_dead(row) || (new.threads.is_empty() && new.candidate == NONE) {
-                    self.spare = Some(new);
-                } else {
-                    open.push(new);
-                }
+            let mut new = self.fresh(row);
+            self.feed(&mut new, rows, row)?;
+            if new.threads.is_empty() && new.candidate == NONE {
+                self.spare = Some(new);
+            } else {
+                open.push(new);
             }
             for attempt in open.extract_if(.., |attempt| attempt.threads.is_empty()) {
                 self.tell_over(&attempt, rows, &mut progress.number);
@@ -271,15 +264,13 @@ impl<'a> Matcher<'a> {
     ) -> Result<(), Refused> {
         for row in fed..rows.len() {
             self.starts.expire(progress, rows, rows.time(row));
-            if !rows.is_dead(row) {
-                match self.starts.row(progress, rows, row) {
-                    Stepped::Taken => {}
-                    Stepped::TooMany => return Err(self.too_many()),
-                    Stepped::Failed(why) => {
-                        rows.dead[row as usize] = true;
-                        self.output.dead(rows.index(row) as u32, why);
-                    }
-                }
+            if !progress.decided.is_empty() {
+                self.tell_decided(progress, rows)?;
+            }
+            match self.starts.row(progress, rows, row) {
+                Ok(None) => {}
+                Ok(Some(why)) => self.failed(rows, row, why),
+                Err(TooMany) => return Err(self.too_many()),
             }
             if !progress.decided.is_empty() {
                 self.tell_decided(progress, rows)?;
@@ -343,9 +334,7 @@ impl<'a> Matcher<'a> {
             if deadline.is_some_and(|deadline| rows.time(row) > deadline) {
                 break;
             }
-            if !rows.is_dead(row) {
-                self.feed(attempt, rows, row)?;
-            }
+            self.feed(attempt, rows, row)?;
         }
         Ok(())
     }

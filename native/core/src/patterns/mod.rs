@@ -157,7 +157,7 @@ struct Step<'a> {
     matcher: Matcher<'a>,
     order: Vec<u32>,
     waiting: Vec<u32>,
-    dead: Vec<bool>,
+    failed: Vec<bool>,
 }
 
 impl<'a> Step<'a> {
@@ -171,7 +171,7 @@ impl<'a> Step<'a> {
             matcher: Matcher::new(program, table.len()),
             order: Vec::new(),
             waiting: Vec::new(),
-            dead: Vec::new(),
+            failed: Vec::new(),
         };
         if table.times.null_count() > 0 {
             for row in 0..table.len() {
@@ -239,22 +239,22 @@ impl<'a> Step<'a> {
     }
 
     fn match_key(&mut self, progress: &mut Progress, fed: usize) -> Result<(), Refused> {
-        let mut dead = std::mem::take(&mut self.dead);
-        dead.clear();
-        dead.resize(self.order.len(), false);
-        for &row in &progress.dead {
-            dead[row as usize] = true;
+        let mut failed = std::mem::take(&mut self.failed);
+        failed.clear();
+        failed.resize(self.order.len(), false);
+        for &row in &progress.failed {
+            failed[row as usize] = true;
         }
         let mut rows = Rows {
             columns: &self.table.columns,
             times: self.table.times.values(),
             local: &self.local,
             order: &self.order,
-            dead,
+            failed,
         };
         self.matcher
             .run(progress, &mut rows, fed as u32, self.watermark)?;
-        self.dead = rows.dead;
+        self.failed = rows.failed;
         Ok(())
     }
 
@@ -290,12 +290,8 @@ impl<'a> Step<'a> {
     fn keep(&mut self, progress: &mut Progress, any: u32) {
         let end = self.order.len();
         let started = progress.first_start();
-        let mut first = started.map_or(end, |start| start as usize);
-        let mut before = self.program.rows_before;
-        while before > 0 && first > 0 {
-            first -= 1;
-            before -= usize::from(!self.dead[first]);
-        }
+        let first = started.map_or(end, |start| start as usize);
+        let first = first.saturating_sub(self.program.rows_before);
         let output = &mut self.matcher.output;
         for &place in self.order[first..].iter().chain(&self.waiting) {
             output.keep(place);
@@ -303,11 +299,11 @@ impl<'a> Step<'a> {
         let numbered = self.program.numbered && progress.number > 0;
         let written = (first < end || numbered).then(|| {
             progress.fed_until = progress.fed_until.max(self.watermark);
-            progress.dead.clear();
-            let dead = |row: &u32| self.dead[*row as usize];
+            progress.failed.clear();
+            let failed = |row: &u32| self.failed[*row as usize];
             progress
-                .dead
-                .extend((first as u32..end as u32).filter(dead));
+                .failed
+                .extend((first as u32..end as u32).filter(failed));
             progress.write(self.program, first as u32)
         });
         let due = self.due(progress);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow_array::builder::{
-    BooleanBuilder, Float64Builder, Int64Builder, LargeBinaryBuilder, LargeStringBuilder,
-    ListBuilder, StringBuilder, UInt8Builder, UInt16Builder, UInt32Builder,
+    ArrayBuilder, BooleanBuilder, Float64Builder, Int64Builder, LargeBinaryBuilder,
+    LargeStringBuilder, ListBuilder, StringBuilder, UInt8Builder, UInt16Builder, UInt32Builder,
 };
 use arrow_array::{ArrayRef, BooleanArray, StructArray};
 use arrow_schema::{DataType, Field};
@@ -78,6 +78,9 @@ pub struct Output {
     progress_due: Int64Builder,
     dead_rows: UInt32Builder,
     dead_reasons: StringBuilder,
+    unmeasured_outcomes: UInt32Builder,
+    unmeasured: UInt32Builder,
+    unmeasured_reasons: StringBuilder,
     late_rows: UInt32Builder,
 }
 
@@ -88,6 +91,7 @@ pub struct Frames {
     pub progress: StructArray,
     pub dead: StructArray,
     pub late: StructArray,
+    pub unmeasured: StructArray,
 }
 
 impl Output {
@@ -111,11 +115,14 @@ impl Output {
             progress_due: Int64Builder::new(),
             dead_rows: UInt32Builder::new(),
             dead_reasons: StringBuilder::new(),
+            unmeasured_outcomes: UInt32Builder::new(),
+            unmeasured: UInt32Builder::new(),
+            unmeasured_reasons: StringBuilder::new(),
             late_rows: UInt32Builder::new(),
         }
     }
 
-    /// A match or what there is of one. A measure that fails makes the match's last row a dead letter instead.
+    /// A match or what there is of one. A measure that fails is null; why is told of what is not to grow further.
     pub fn tell(
         &mut self,
         program: &Program,
@@ -127,20 +134,18 @@ impl Output {
         number: i64,
     ) {
         let chain = nodes.chain(node);
-        let Some((&first, &last)) = chain.first().zip(chain.last()) else {
+        let Some(&first) = chain.first() else {
             return;
         };
-        let mut values = Vec::with_capacity(program.measures.len());
-        if let Err((index, why)) = measure(program, rows, nodes, &chain, number, |_, value| {
-            values.push(value)
-        }) {
-            let row = rows.index(nodes.rows[last as usize]) as u32;
-            self.dead(row, &format!("measure {}: {why}", index + 1));
-            return;
-        }
-        for (column, value) in self.measured.iter_mut().zip(values) {
-            column.push(value);
-        }
+        let outcome = self.told.len() as u32;
+        measure(program, rows, nodes, &chain, number, |index, value| {
+            self.measured[index].push(value.unwrap_or(Value::Null));
+            if let (Err(why), true) = (value, told != Told::Partial) {
+                self.unmeasured_outcomes.append_value(outcome);
+                self.unmeasured.append_value(index as u32);
+                self.unmeasured_reasons.append_value(why);
+            }
+        });
         let first = nodes.rows[first as usize];
         self.told.append_value(told as u8);
         self.key_rows.append_value(rows.index(first) as u32);
@@ -205,6 +210,14 @@ impl Output {
                 ("reason".into(), Arc::new(self.dead_reasons.finish())),
             ]),
             late: frame(vec![("row".into(), Arc::new(self.late_rows.finish()))]),
+            unmeasured: frame(vec![
+                (
+                    "outcome".into(),
+                    Arc::new(self.unmeasured_outcomes.finish()),
+                ),
+                ("measure".into(), Arc::new(self.unmeasured.finish())),
+                ("reason".into(), Arc::new(self.unmeasured_reasons.finish())),
+            ]),
         }
     }
 }

@@ -49,6 +49,11 @@ pub enum Op {
         slot: u32,
         back: u32,
     },
+    /// Where the row is that a slot holds (first, last, lowest or highest), or so many rows before the last.
+    RowOf {
+        slot: u32,
+        back: u32,
+    },
     /// The value of an aggregate (its slot).
     Aggregate(u32),
     MatchNumber,
@@ -443,6 +448,17 @@ impl Reader<'_> {
             33 => Op::IfFalse(back(self.word()?)?),
             34 => Op::IfTrue(back(self.word()?)?),
             35 => Op::IfNotNull(back(self.word()?)?),
+            36 => {
+                let slot = self.index(slots.len())?;
+                let known = slots[slot as usize];
+                if !known.holds_row() && !known.holds_node() {
+                    return Err(broken("a slot of another kind"));
+                }
+                Op::RowOf {
+                    slot,
+                    back: back(self.word()?)?,
+                }
+            }
             _ => return Err(broken("an unknown operation")),
         })
     }
@@ -510,7 +526,7 @@ fn effect(op: Op) -> (usize, usize) {
     match op {
         Op::Null | Op::Bool(_) | Op::Int(_) | Op::Float(_) | Op::Text(_) => (0, 1),
         Op::Column(_) | Op::Prev { .. } | Op::First { .. } | Op::Last { .. } => (0, 1),
-        Op::Aggregate(_) | Op::MatchNumber | Op::Classifier => (0, 1),
+        Op::RowOf { .. } | Op::Aggregate(_) | Op::MatchNumber | Op::Classifier => (0, 1),
         Op::Neg | Op::Abs | Op::Not | Op::IsNull | Op::Like(_) => (1, 1),
         Op::ToInt | Op::ToFloat | Op::IfFalse(_) | Op::IfTrue(_) => (1, 1),
         Op::IfNotNull(_) => (1, 0),

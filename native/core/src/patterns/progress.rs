@@ -29,8 +29,8 @@ pub struct Decided {
 pub struct Progress {
     /// All rows up to this time were given to the attempts.
     pub fed_until: i64,
-    /// Of the rows that are kept and fed, those that a condition failed on.
-    pub dead: Vec<u32>,
+    /// Of the rows that are kept and fed, those that a condition failed on: they have had their letter.
+    pub failed: Vec<u32>,
     /// How many matches were told.
     pub number: i64,
     pub attempts: Vec<Attempt>,
@@ -43,7 +43,7 @@ impl Default for Progress {
     fn default() -> Progress {
         Progress {
             fed_until: i64::MIN,
-            dead: Vec::new(),
+            failed: Vec::new(),
             number: 0,
             attempts: Vec::new(),
             groups: Vec::new(),
@@ -79,9 +79,9 @@ impl Progress {
             word(long as u32);
             word((long >> 32) as u32);
         }
-        let dead = self.dead.iter().filter(|&&dead| dead >= first);
-        word(dead.clone().count() as u32);
-        dead.for_each(|&dead| word(row(dead)));
+        let failed = self.failed.iter().filter(|&&failed| failed >= first);
+        word(failed.clone().count() as u32);
+        failed.for_each(|&failed| word(row(failed)));
         word(self.groups.len() as u32);
         for group in &self.groups {
             word(row(group.candidate));
@@ -112,7 +112,7 @@ impl Progress {
     pub fn read(program: &Program, data: &[u8], rows: u32) -> Result<Progress, Refused> {
         let mut reader = Reader { data, rows };
         let (fed_until, number) = (reader.long()?, reader.long()?);
-        let dead = reader.list(Reader::row)?;
+        let failed = reader.list(Reader::row)?;
         let groups = reader.list(|r| {
             Ok(Group {
                 candidate: r.maybe_row()?,
@@ -135,7 +135,7 @@ impl Progress {
         }
         Ok(Progress {
             fed_until,
-            dead,
+            failed,
             number,
             attempts,
             groups,

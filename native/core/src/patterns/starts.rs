@@ -4,16 +4,20 @@
 //! a row is given to each group, not to each start. Groups come together and never part, so a row costs as much as there
 //! are different stages of the pattern, however many starts are open. Only time runs out for each start by itself.
 
-use super::attempt::{Nodes, Rows, holds};
+use super::attempt::{Nodes, Rows, TooMany, holds};
 use super::output::Told;
 use super::program::{Item, NONE, Program, Take};
 use super::progress::{Decided, Group, Progress};
 use super::value::Failure;
 
-pub enum Stepped {
+/// What became of a row that a group might take.
+enum Took {
+    Not,
+    /// A condition has no answer: the group does not go on there.
+    Failed,
     Taken,
-    Failed(Failure),
-    TooMany,
+    /// That completes a match.
+    Complete,
 }
 
 pub struct Starts<'a> {
@@ -23,6 +27,7 @@ pub struct Starts<'a> {
     ends: Vec<(usize, bool)>,
     seen: Vec<u64>,
     round: u64,
+    failed: Option<Failure>,
     nothing: Nodes,
     first: Vec<u32>,
 }
@@ -35,92 +40,103 @@ impl<'a> Starts<'a> {
             ends: Vec::new(),
             seen: vec![0; program.items.len()],
             round: 0,
+            failed: None,
             nothing: Nodes::default(),
             first: program.items_of(0).collect(),
         }
     }
 
-    /// Give a row to all groups, and let it start one. If a condition fails on it, nothing has happened.
-    pub fn row(&mut self, progress: &mut Progress, rows: &Rows<'_>, row: u32) -> Stepped {
+    /// Give a row to all groups, and let it start one. Where a condition fails on it a group does not go on; why it did.
+    pub fn row(
+        &mut self,
+        progress: &mut Progress,
+        rows: &Rows<'_>,
+        row: u32,
+    ) -> Result<Option<Failure>, TooMany> {
         self.items.clear();
         self.ends.clear();
+        self.failed = None;
         let first = std::mem::take(&mut self.first);
-        let mut failed = None;
         let groups = progress.groups.iter().map(|group| group.items.as_slice());
         for items in groups.chain([first.as_slice()]) {
-            match self.step(items, rows, row) {
-                Ok(accepted) => self.ends.push((self.items.len(), accepted)),
-                Err(why) => failed = failed.or(Some(why)),
-            }
+            let accepted = self.step(items, rows, row);
+            self.ends.push((self.items.len(), accepted));
         }
         self.first = first;
-        if let Some(why) = failed {
-            return Stepped::Failed(why);
-        }
         self.apply(progress, row);
         if self.items.len() > self.program.limit {
-            return Stepped::TooMany;
+            return Err(TooMany);
         }
-        Stepped::Taken
+        Ok(self.failed)
     }
 
     /// The next items of one group; whether a match is complete.
-    fn step(&mut self, items: &[u32], rows: &Rows<'_>, row: u32) -> Result<bool, Failure> {
+    fn step(&mut self, items: &[u32], rows: &Rows<'_>, row: u32) -> bool {
         self.round += 1;
         let program = self.program;
         for &item in items {
             match &program.items[item as usize] {
                 Item::Take(take) => {
-                    if self.take(*take, rows, row)? == Some(true) {
-                        return Ok(true);
+                    if let Took::Complete = self.take(*take, rows, row) {
+                        return true;
                     }
                 }
                 Item::Wait { takes, forbidden } => {
-                    let mut taken = false;
+                    let mut waits = true;
                     for take in takes {
-                        match self.take(*take, rows, row)? {
-                            Some(true) => return Ok(true),
-                            Some(false) => taken = true,
-                            None => {}
+                        match self.take(*take, rows, row) {
+                            Took::Complete => return true,
+                            Took::Taken | Took::Failed => waits = false,
+                            Took::Not => {}
                         }
                     }
-                    if !taken && !self.any(forbidden, rows, row)? {
+                    if waits && !self.ends(forbidden, rows, row) {
                         self.push(item);
                     }
                 }
                 Item::Absent(vars) => {
-                    if !self.any(vars, rows, row)? {
+                    if !self.ends(vars, rows, row) {
                         self.push(item);
                     }
                 }
                 Item::Accept => {}
             }
         }
-        Ok(false)
+        false
     }
 
-    fn any(&self, vars: &[u32], rows: &Rows<'_>, row: u32) -> Result<bool, Failure> {
+    /// Whether the row is of one of these variables, or nobody can say.
+    fn ends(&mut self, vars: &[u32], rows: &Rows<'_>, row: u32) -> bool {
         for &var in vars {
-            if holds(self.program, rows, &self.nothing, NONE, var, row)? {
-                return Ok(true);
+            match holds(self.program, rows, &self.nothing, NONE, var, row) {
+                Ok(false) => {}
+                Ok(true) => return true,
+                Err(why) => {
+                    self.failed.get_or_insert(why);
+                    return true;
+                }
             }
         }
-        Ok(false)
+        false
     }
 
-    /// None if the row is not taken, else whether that completes a match.
     #[inline]
-    fn take(&mut self, take: Take, rows: &Rows<'_>, row: u32) -> Result<Option<bool>, Failure> {
-        if !holds(self.program, rows, &self.nothing, NONE, take.var, row)? {
-            return Ok(None);
+    fn take(&mut self, take: Take, rows: &Rows<'_>, row: u32) -> Took {
+        match holds(self.program, rows, &self.nothing, NONE, take.var, row) {
+            Ok(true) => {}
+            Ok(false) => return Took::Not,
+            Err(why) => {
+                self.failed.get_or_insert(why);
+                return Took::Failed;
+            }
         }
         for item in self.program.items_of(take.next) {
             if self.program.items[item as usize] == Item::Accept {
-                return Ok(Some(true));
+                return Took::Complete;
             }
             self.push(item);
         }
-        Ok(Some(false))
+        Took::Taken
     }
 
     #[inline]

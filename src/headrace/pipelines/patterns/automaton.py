@@ -63,6 +63,36 @@ class Automaton:
             for item in items
         )
 
+    def after(self, variable: str) -> frozenset[int]:
+        """The states that a match may be at once it has taken a row for a variable."""
+        left = [take.state for items in self.states for take in _takes(items) if take.variable == variable]
+        found = set(left)
+        while left:
+            new = {take.state for take in _takes(self.states[left.pop()])} - found
+            found |= new
+            left += new
+        return frozenset(found)
+
+    def asks(self, variable: str) -> frozenset[int]:
+        """The states at which a row is looked at for a variable."""
+        return frozenset(state for state, items in enumerate(self.states) if variable in _asked(items))
+
+
+def _takes(items: tuple[Item, ...]) -> list[Taking]:
+    found: list[Taking] = []
+    for item in items:
+        found += [item] if isinstance(item, Taking) else item.takes if isinstance(item, Waiting) else ()
+    return found
+
+
+def _asked(items: tuple[Item, ...]) -> set[str]:
+    """The variables that a row is looked at for."""
+    found = {take.variable for take in _takes(items)}
+    for item in items:
+        found |= set(item.forbidden if isinstance(item, Waiting) else ())
+        found |= set(item.variables if isinstance(item, Absent) else ())
+    return found
+
 
 @dataclass(slots=True)
 class _Step:

@@ -1,8 +1,9 @@
 """Conditions and measures as stack programs for the kernel, with their types checked.
 
-Types are ``bool``, ``int``, ``float``, ``text``, ``time`` and ``interval`` (microseconds both), and ``null``. What a
-program looks at outside its row are slots: the first or last row of a variable, or an aggregate over its rows, kept up
-to date by the kernel. Operations and slots are numbered as in ``native/core/src/patterns/program.rs``.
+Types are ``bool``, ``int``, ``float``, ``decimal`` (computed with as a float, so never a result), ``text``, ``time``,
+``date`` and ``interval`` (microseconds all three), and ``null``. What a program looks at outside its row are slots: the
+first or last row of a variable, or an aggregate over its rows, kept up to date by the kernel. Operations and slots are
+numbered as in ``native/core/src/patterns/program.rs``.
 """
 
 from __future__ import annotations
@@ -24,21 +25,23 @@ from headrace.pipelines.patterns.expressions import (
 )
 from headrace.pipelines.patterns.tokens import Mistake
 
-__all__ = ["Coder", "Tables", "conjuncts", "is_local", "joined", "may_fail"]
+__all__ = ["Coder", "Tables", "conjuncts", "is_local", "joined", "may_fail", "references"]
 
 Code = list[tuple[int, ...]]
 
 _LITERALS = {"bool": 1, "int": 2, "time": 2, "interval": 2, "float": 3, "text": 4}
+_PLAIN = (*_LITERALS, "decimal", "date", "null")
 _COLUMN, _PREV, _FIRST, _LAST, _AGGREGATE, _MATCH_NUMBER, _CLASSIFIER = 5, 6, 7, 8, 9, 10, 11
 _ARITHMETIC = {"+": 12, "-": 13, "*": 14, "/": 15, "%": 16}
 _NEG, _ABS = 17, 18
 _COMPARISON = {"=": 19, "<>": 20, "<": 21, "<=": 22, ">": 23, ">=": 24}
 _AND, _OR, _NOT, _IS_NULL, _IN, _LIKE, _TO_INT, _TO_FLOAT = 25, 26, 27, 28, 29, 30, 31, 32
-_IF_FALSE, _IF_TRUE, _IF_NOT_NULL = 33, 34, 35
+_IF_FALSE, _IF_TRUE, _IF_NOT_NULL, _ROW = 33, 34, 35, 36
 _SLOT_FIRST, _SLOT_LAST, _COUNT, _SUM_INT, _SUM_FLOAT, _AVERAGE, _MIN, _MAX = range(8)
 
 _AGGREGATES = ("sum", "avg", "min", "max", "count")
-_NUMBERS = ("int", "float", "null")
+_NUMBERS = ("int", "float", "decimal", "null")
+_TIMES = ("time", "date")
 _CASTS = {
     "int": "int",
     "integer": "int",
@@ -47,6 +50,7 @@ _CASTS = {
     "double": "float",
     "float": "float",
 }
+_OF_ROWS = {"first": _SLOT_FIRST, "last": _SLOT_LAST, "min": _MIN, "max": _MAX}
 _FUNCTIONS = "first, last, prev, sum, avg, min, max, count, abs, coalesce, cast, match_number, classifier"
 
 
@@ -85,12 +89,17 @@ class Tables:
             raise Mistake(f"there is no variable {name!r} in the pattern", at, hint)
         return found
 
-    def find_column(self, name: str, at: int) -> tuple[int, str]:
-        """Number and type of a column."""
+    def column(self, name: str, at: int) -> str:
+        """The column of this name, of any type."""
         found = _find(name, tuple(self.types))
         if found is None:
             raise Mistake(f"there is no column {name!r}", at, f"the columns are {', '.join(self.types)}")
-        if self.types[found] not in (*_LITERALS, "null"):
+        return found
+
+    def find_column(self, name: str, at: int) -> tuple[int, str]:
+        """Number and type of a column."""
+        found = self.column(name, at)
+        if self.types[found] not in _PLAIN:
             hint = "make a column of a plain type from it before: a number, text, time or boolean"
             raise Mistake(f"column {found!r} is of type {self.types[found]}, which cannot be used here", at, hint)
         return self.columns.setdefault(found, len(self.columns)), self.types[found]
@@ -130,6 +139,26 @@ class Coder:
                 return "bool"
             case Call():
                 return self._call(expression, code)
+
+    def row(self, expression: Expression, code: Code) -> str | None:
+        """If a measure is a column of some row as it is: append the program that says which row; the column."""
+        reference, kind, back = expression, _SLOT_LAST, 0
+        if isinstance(expression, Call) and expression.name in _OF_ROWS and expression.arguments:
+            reference, kind = expression.arguments[0], _OF_ROWS[expression.name]
+            if kind in (_SLOT_FIRST, _SLOT_LAST):
+                reference, back = self._column_and_steps(expression, 0)
+                self._not_back_from_first(expression, back)
+            elif len(expression.arguments) > 1:
+                return None
+        if not isinstance(reference, Reference) or reference.column == "*":
+            return None
+        column, variable, inner = self.tables.column(reference.column, reference.at), reference.variable, -1
+        if variable is not None:
+            variable = self.tables.find_variable(variable, reference.at)
+        if kind in (_MIN, _MAX):
+            inner = self.tables.code([(_COLUMN, self.tables.find_column(reference.column, reference.at)[0])])
+        code.append((_ROW, self.tables.slot(kind, self._index(variable), inner), back))
+        return column
 
     def condition(self, expression: Expression) -> Code:
         """The program of something that is true or not."""
@@ -215,9 +244,9 @@ class Coder:
 
     def _alike(self, left: Expression, right: Expression) -> tuple[Expression, Expression]:
         """Both, a text that is compared with a time as a time."""
-        if isinstance(right, Literal) and right.type == "text" and self._type(left) == "time":
+        if isinstance(right, Literal) and right.type == "text" and self._type(left) in _TIMES:
             return left, Literal(microseconds(str(right.value), right.at), "time", right.at)
-        if isinstance(left, Literal) and left.type == "text" and self._type(right) == "time":
+        if isinstance(left, Literal) and left.type == "text" and self._type(right) in _TIMES:
             return Literal(microseconds(str(left.value), left.at), "time", left.at), right
         return left, right
 
@@ -248,7 +277,11 @@ class Coder:
             "classifier": self._of_match,
         }
         if call.name not in writers:
-            raise Mistake(f"there is no function {call.name!r}", call.at, f"the functions are {_FUNCTIONS}")
+            raise Mistake(
+                f"there is no function {call.name!r}",
+                call.at,
+                f"the functions are {_FUNCTIONS}; anything else is a column computed before",
+            )
         return writers[call.name](call, code)
 
     def _navigate(self, call: Call, code: Code) -> str:
@@ -258,14 +291,17 @@ class Coder:
         if variable is not None:
             variable = self.tables.find_variable(variable, reference.at)
         if call.name == "first":
-            if back:
-                raise Mistake("first takes no number of rows", call.at, "give that row a variable of its own")
+            self._not_back_from_first(call, back)
             code.append((_FIRST, column, self.tables.slot(_SLOT_FIRST, self._index(variable), -1)))
         elif self.variable is not None and back == 0 and variable in (None, self.variable):
             code.append((_COLUMN, column))
         else:
             code.append((_LAST, column, self.tables.slot(_SLOT_LAST, self._index(variable), -1), back))
         return kind
+
+    def _not_back_from_first(self, call: Call, back: int) -> None:
+        if call.name == "first" and back:
+            raise Mistake("first takes no number of rows", call.at, "give that row a variable of its own")
 
     def _prev(self, call: Call, code: Code) -> str:
         reference, back = self._column_and_steps(call, 1)
@@ -318,9 +354,7 @@ class Coder:
 
     def _aggregated(self, value: Expression) -> int:
         """The variable whose rows are aggregated; -1 for all."""
-        names = {
-            None if r.variable is None else self.tables.find_variable(r.variable, r.at) for r in _references(value)
-        }
+        names = {None if r.variable is None else self.tables.find_variable(r.variable, r.at) for r in references(value)}
         if len(names) > 1:
             raise Mistake("an aggregate is over the rows of one variable", value.at, "write one aggregate for each")
         return self._index(names.pop()) if names else -1
@@ -343,7 +377,7 @@ class Coder:
             other = self.write(argument, code)
             if not _comparable(kind, other):
                 raise Mistake(f"{kind} and {other} do not go together", argument.at, "use values of one type")
-            kind = "float" if {kind, other} == {"int", "float"} else (other if kind == "null" else kind)
+            kind = _either(kind, other)
             if index < len(call.arguments) - 1:
                 jumps.append(len(code))
                 code.append(())
@@ -357,7 +391,7 @@ class Coder:
         if name not in _CASTS:
             raise Mistake(f"cast to {name!r} is not supported", wanted.at, f"cast to {', '.join(_CASTS)}")
         kind = self.write(value, code)
-        if kind in ("time", "interval"):
+        if kind in (*_TIMES, "interval"):
             raise Mistake(
                 f"{kind} cannot be cast to {name}", call.at, "subtract times, or compare with interval '1' hour"
             )
@@ -374,11 +408,12 @@ class Coder:
 
 
 def _arithmetic_type(binary: Binary, left: str, right: str) -> str:
+    left, right = ("time" if kind == "date" else kind for kind in (left, right))
     operator, kinds = binary.operator, {left, right}
     if kinds <= set(_NUMBERS):
-        if operator == "/":
+        if operator == "/" and "decimal" not in kinds:
             return "float"
-        return "float" if "float" in kinds else ("int" if "int" in kinds else "null")
+        return next((kind for kind in ("decimal", "float", "int") if kind in kinds), "null")
     if operator == "-" and left == right == "time":
         return "interval"
     if operator in "+-" and kinds <= {"time", "interval", "null"} and (right != "time" or operator == "+"):
@@ -392,7 +427,13 @@ def _arithmetic_type(binary: Binary, left: str, right: str) -> str:
 
 
 def _comparable(left: str, right: str) -> bool:
-    return left == right or "null" in (left, right) or {left, right} == {"int", "float"}
+    return left == right or "null" in (left, right) or any({left, right} <= set(alike) for alike in (_NUMBERS, _TIMES))
+
+
+def _either(left: str, right: str) -> str:
+    """The type of what is of one of two types that can be compared."""
+    wider = ("decimal", "float", "int", "time", "date")
+    return next((kind for kind in wider if kind in (left, right)), left if right == "null" else right)
 
 
 def _aggregate_slot(call: Call, kind: str) -> tuple[int, str]:
@@ -406,22 +447,23 @@ def _aggregate_slot(call: Call, kind: str) -> tuple[int, str]:
     if name == "avg":
         if kind == "interval":
             raise Mistake("avg of intervals is not supported", call.at, "divide their sum")
-        return _AVERAGE, "float"
-    return (_SUM_FLOAT if kind == "float" else _SUM_INT), kind
+        return _AVERAGE, "decimal" if kind == "decimal" else "float"
+    return (_SUM_FLOAT if kind in ("float", "decimal") else _SUM_INT), kind
 
 
-def _references(expression: Expression) -> list[Reference]:
+def references(expression: Expression) -> list[Reference]:
+    """All columns that it looks at."""
     match expression:
         case Reference():
             return [expression]
         case Unary() | Like():
-            return _references(expression.value)
+            return references(expression.value)
         case Binary():
-            return _references(expression.left) + _references(expression.right)
+            return references(expression.left) + references(expression.right)
         case In():
-            return [r for part in (expression.value, *expression.choices) for r in _references(part)]
+            return [r for part in (expression.value, *expression.choices) for r in references(part)]
         case Call():
-            return [r for part in expression.arguments for r in _references(part)]
+            return [r for part in expression.arguments for r in references(part)]
         case Literal():
             return []
 
@@ -443,7 +485,7 @@ def joined(parts: list[Expression]) -> Expression | None:
 
 def may_fail(code: Code) -> bool:
     """Are there rows that this cannot be said of? Sums that are too large to be whole numbers apart."""
-    return any(op[0] in (_ARITHMETIC["/"], _ARITHMETIC["%"], _TO_INT) for op in code)
+    return any(op[0] in (_ARITHMETIC["/"], _ARITHMETIC["%"], _TO_INT, _TO_FLOAT) for op in code)
 
 
 def is_local(code: Code) -> bool:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from headrace import _kernel
 from headrace.errors import TooManyPartialMatches
-from headrace.pipelines.patterns.program import Program
+from headrace.pipelines.patterns.program import Measure, Program
 from headrace.pipelines.state.operator import ID
 
 __all__ = ["DUE", "PROGRESS", "Found", "kept_columns", "progress_columns", "run"]
@@ -26,7 +26,13 @@ PROGRESS, DUE = "_progress", "_due"
 _KIND, _ROW, _GIVEN = "_kind", "_row", "_given"
 _NEW, _KEPT, _STANDING = 0, 1, 2
 _MATCH, _TIMEOUT, _PARTIAL = 0, 1, 2
-_CASTS: dict[str, pl.DataType] = {"bool": pl.Boolean(), "int": pl.Int64(), "float": pl.Float64(), "text": pl.String()}
+_CASTS: dict[str, pl.DataType] = {
+    "bool": pl.Boolean(),
+    "int": pl.Int64(),
+    "float": pl.Float64(),
+    "decimal": pl.Float64(),
+    "text": pl.String(),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +41,10 @@ class Found:
 
     ``matches``, ``timeouts`` and ``partials`` have the key, ``match_start``, ``match_end``, the measures, and with
     ``rows=True`` ``match_rows`` (a list of the rows, each with its ``variable``). ``dead`` are new rows that a
-    condition failed on, with all their columns and the ``reason``; ``dead_later`` such rows of the state, with the kept
-    columns; ``late`` new rows that came after later ones had been matched. The state changes by ``append`` and
-    ``remove`` (ids); ``progress`` is that of all keys that the step was given."""
+    condition failed on, or that end a match of which a measure failed, with all their columns, ``reason`` and
+    ``detail``; ``dead_later`` such rows of the state, with the kept columns; ``late`` new rows that came after later
+    ones had been matched. The state changes by ``append`` and ``remove`` (ids); ``progress`` is that of all keys that
+    the step was given."""
 
     matches: pl.DataFrame
     timeouts: pl.DataFrame
@@ -75,17 +82,20 @@ def run(program: Program, rows: pl.DataFrame, kept: pl.DataFrame, progress: pl.D
         answer = _kernel.match_rows(program.code, _columns(program, table), _keys(program, table), watermark_us)
     except _kernel.TooManyMatches as error:
         raise _too_many(program, table.row(error.row, named=True)) from None
-    outcomes, needed, standing, dead, late = (pl.DataFrame(pl.from_arrow(pa.record_batch(part))) for part in answer)
+    outcomes, needed, standing, dead, late, unmeasured = (
+        pl.DataFrame(pl.from_arrow(pa.record_batch(part))) for part in answer
+    )
     told = _told(program, table, outcomes)
     is_kept = needed["kept"]
-    failed = table[dead["row"]].with_columns(dead["reason"])
+    letters = pl.concat([_failed(dead), _unmeasured(program, outcomes, unmeasured)])
+    failed = table[letters["row"]].with_columns(letters["reason"], letters["detail"])
     failed_new = failed.filter(pl.col(_KIND) == _NEW)
     return Found(
         matches=told.filter(outcomes["told"] == _MATCH),
         timeouts=told.filter(outcomes["told"] == _TIMEOUT),
         partials=told.filter(outcomes["told"] == _PARTIAL),
-        dead=rows[failed_new[_GIVEN]].with_columns(failed_new["reason"]),
-        dead_later=failed.filter(pl.col(_KIND) != _NEW).select(*program.kept, "reason"),
+        dead=rows[failed_new[_GIVEN]].with_columns(failed_new["reason"], failed_new["detail"]),
+        dead_later=failed.filter(pl.col(_KIND) != _NEW).select(*program.kept, "reason", "detail"),
         late=rows[table[late["row"]][_GIVEN]],
         append=table.filter(is_kept & (table[_KIND] == _NEW)).select(program.kept),
         remove=table.filter(~is_kept & (table[_KIND] == _KEPT))[ID],
@@ -93,6 +103,20 @@ def run(program: Program, rows: pl.DataFrame, kept: pl.DataFrame, progress: pl.D
             program, table, standing["row"], standing["progress"].alias(PROGRESS), standing["due"].alias(DUE)
         ),
     )
+
+
+def _failed(dead: pl.DataFrame) -> pl.DataFrame:
+    """The letters of rows that conditions failed on."""
+    return dead.select("row", pl.lit("condition-failed").alias("reason"), pl.col("reason").alias("detail"))
+
+
+def _unmeasured(program: Program, outcomes: pl.DataFrame, unmeasured: pl.DataFrame) -> pl.DataFrame:
+    """A letter for each match of which measures failed: about its last row, naming all of them."""
+    names = pl.Series([one.name for one in program.measures], dtype=pl.String)
+    why = pl.Series(names[unmeasured["measure"]] + ": " + unmeasured["reason"]).alias("detail")
+    found = pl.DataFrame([unmeasured["outcome"], why]).group_by("outcome", maintain_order=True).agg("detail")
+    last = outcomes["taken"][found["outcome"]].list.last().alias("row")
+    return found.select(last, pl.lit("measure-failed").alias("reason"), pl.col("detail").list.join("; "))
 
 
 def _of_keys(program: Program, table: pl.DataFrame, rows: pl.Series, *columns: pl.Series) -> pl.DataFrame:
@@ -120,7 +144,7 @@ def _columns(program: Program, table: pl.DataFrame) -> pa.RecordBatch:
 def _plain(name: str, kind: str) -> pl.Expr:
     """A column as the kernel takes it."""
     column = pl.col(name)
-    if kind == "time":
+    if kind in ("time", "date"):
         return column.cast(pl.Datetime("us")).cast(pl.Int64)
     if kind == "interval":
         return column.cast(pl.Duration("us")).cast(pl.Int64)
@@ -139,7 +163,7 @@ def _told(program: Program, table: pl.DataFrame, outcomes: pl.DataFrame) -> pl.D
     """Matches and the like, as users see them."""
     time = table.schema[program.time]
     measures = [
-        _shown(outcomes[f"m{index}"], kind, time).alias(name) for index, (name, kind) in enumerate(program.measures)
+        _measured(table, outcomes[f"m{index}"], one, time).alias(one.name) for index, one in enumerate(program.measures)
     ]
     found = _of_keys(
         program,
@@ -152,10 +176,18 @@ def _told(program: Program, table: pl.DataFrame, outcomes: pl.DataFrame) -> pl.D
     return found.with_columns(_rows(program, table, outcomes)) if program.rows else found
 
 
+def _measured(table: pl.DataFrame, values: pl.Series, measure: Measure, time: pl.DataType) -> pl.Series:
+    if measure.column is not None:
+        return table[measure.column].gather(values.cast(pl.UInt32))
+    return _shown(values, measure.kind, time)
+
+
 def _shown(values: pl.Series, kind: str, time: pl.DataType) -> pl.Series:
     if kind == "time":
         zone = time.time_zone if isinstance(time, pl.Datetime) else None
         return values.cast(pl.Datetime("us", zone))
+    if kind == "date":
+        return values.cast(pl.Datetime("us")).cast(pl.Date())
     if kind == "interval":
         return values.cast(pl.Duration("us"))
     return values

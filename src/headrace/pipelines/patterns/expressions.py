@@ -236,6 +236,8 @@ def _word(tokens: Tokens) -> Expression | None:
     if word == "null":
         tokens.take()
         return Literal(None, "null", at)
+    if word == "case" and tokens.after.sort not in (Sort.SIGN, Sort.END) and tokens.after.text.lower() not in _WORDS:
+        raise Mistake("CASE is not known here", at, "use AND, OR and coalesce, or a column computed before")
     if word == "interval" and tokens.after.sort in (Sort.TEXT, Sort.NUMBER):
         return Literal(parse_interval(tokens) * 1000, "interval", at)
     if word == "timestamp" and tokens.after.sort is Sort.TEXT:

@@ -26,7 +26,14 @@ __all__ = ["Matching", "match", "match_recognize"]
 
 OUTCOME = "outcome"
 _NEVER = -(2**62)
-_SPARK = {"bool": "boolean", "int": "bigint", "float": "double", "text": "string", "interval": "double"}
+_SPARK = {
+    "bool": "boolean",
+    "int": "bigint",
+    "float": "double",
+    "text": "string",
+    "interval": "double",
+    "date": "date",
+}
 
 
 def match(
@@ -54,10 +61,12 @@ def match(
 
     The pattern: ``A B`` (one row after the other), ``A?``, ``A*``, ``A+``, ``A{2,4}`` (with ``?`` after them: as few
     as can be), ``A | B``, groups, ``PERMUTE(A, B)``, ``A ->> B`` (the next B, whatever is between), ``A !N B`` (the
-    next B, with no N between), and at the end ``!N`` (no N until ``within`` is over: absence). Conditions are SQL:
-    columns of the row, ``A.price`` or ``last(A.price, 1)``, ``first(A.price)``, ``prev(price)``, ``sum``, ``avg``,
-    ``min``, ``max`` and ``count`` over a variable's rows so far. A variable without a condition fits every row. A row
-    that a condition fails on (a division by zero) is a dead letter.
+    next B, with no N between), and at the end ``!N`` (no N until ``within`` is over: absence). Conditions are
+    written as in SQL: columns of the row, ``A.price`` or ``last(A.price, 1)``, ``first(A.price)``, ``prev(price)``,
+    ``sum``, ``avg``, ``min``, ``max`` and ``count`` over a variable's rows so far, ``abs``, ``coalesce``, ``cast``;
+    anything else is a column computed before. A variable without a condition fits every row. A row that a condition
+    fails on (a division by zero) is a dead letter; if the condition looks at other rows, that way to match is over and
+    the row stays for the others. A measure that fails is null, with a dead letter that names it.
 
     ``after``: where the search goes on after a match: ``past last row``, ``to next row``, ``to first A``, ``to last
     A``. ``contiguity="relaxed"``: ``->>`` everywhere. ``order``: columns that put rows of the same time in order.
@@ -127,7 +136,9 @@ def _matched(stream: DataFrame, declared: Pattern, place: Place) -> DataFrame:
     told = declared.timeouts or declared.partials
     columns |= {"match_start": types[declared.time], "match_end": types[declared.time]}
     columns |= {OUTCOME: "string"} if told else {}
-    columns |= {name: _SPARK.get(kind, types[declared.time]) for name, kind in program.measures}
+    for measure in program.measures:
+        own = types[measure.column] if measure.column is not None else None
+        columns[measure.name] = own or _SPARK.get(measure.kind, types[declared.time])
     if declared.rows:
         fields = ",".join(f"`{name}`:{types[name]}" for name in program.kept)
         columns["match_rows"] = f"array<struct<{fields},`variable`:string>>"
@@ -195,11 +206,11 @@ def _seconds(lengths: pl.Series) -> pl.Series:
 
 
 def _dead(found: Found) -> pl.DataFrame | None:
-    """Rows that a condition failed on, by what it failed of."""
+    """Rows that conditions failed on, and rows that end a match whose measures did, by what they failed of."""
     parts = [
-        dead(rows.drop("reason"), "condition-failed", str(why))
+        dead(rows.drop("reason", "detail"), str(reason), str(detail))
         for failed in (found.dead, found.dead_later)
-        for (why,), rows in failed.partition_by("reason", as_dict=True).items()
+        for (reason, detail), rows in failed.partition_by("reason", "detail", as_dict=True).items()
     ]
     if len(found.late):
         parts.append(dead(found.late, "late", "later rows of its key had been matched"))

@@ -15,13 +15,24 @@ from headrace.pipelines.patterns.automaton import Absent, Accept, Automaton, Ite
 from headrace.pipelines.patterns.conditions import Coder, Tables, conjuncts, is_local, joined, may_fail
 from headrace.pipelines.patterns.declaration import Pattern, in_text
 from headrace.pipelines.patterns.expressions import Expression
+from headrace.pipelines.patterns.possible import ensure_possible
 from headrace.pipelines.patterns.tokens import Mistake
 from headrace.pipelines.places import wrong
 
-__all__ = ["Program", "compile_pattern"]
+__all__ = ["Measure", "Program", "compile_pattern"]
 
 _VERSION = 1
-_KINDS = {"bool": 0, "int": 1, "time": 1, "interval": 1, "null": 1, "float": 2, "text": 3}
+_KINDS = {"bool": 0, "int": 1, "time": 1, "date": 1, "interval": 1, "null": 1, "float": 2, "decimal": 2, "text": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A column of the result."""
+
+    name: str
+    kind: str
+    column: str | None
+    """The column of a row whose value it is, as it is: the kernel says of which row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +47,7 @@ class Program:
     """The columns that conditions and measures look at, and their types."""
     kept: tuple[str, ...]
     """The columns that the state keeps of a row."""
-    measures: tuple[tuple[str, str], ...]
-    """Names and types."""
+    measures: tuple[Measure, ...]
     variables: tuple[str, ...]
     rows: bool
     max_partials: int
@@ -46,24 +56,26 @@ class Program:
 
 def compile_pattern(pattern: Pattern, schema: Mapping[str, pl.DataType]) -> Program:
     """Compile a pattern for rows of a schema. All columns of a row are kept where they are shown with a match, or where
-    a condition may fail on a row that has waited: its dead letter is then the whole row."""
+    a condition or measure may fail on a row that has waited: its dead letter is then the whole row."""
     place = pattern.place
     for name in (*pattern.by, pattern.time, *pattern.order):
         if name not in schema:
             raise wrong(f"there is no column {name!r}.", place, f"the columns are {', '.join(schema)}")
     types = {name: _type(kind) for name, kind in schema.items()}
-    if types[pattern.time] != "time":
+    if types[pattern.time] not in ("time", "date"):
         raise wrong(f"column {pattern.time!r} is no time.", place, "name a column of timestamps")
     tables = Tables(types, pattern.variables)
     conditions = _conditions(pattern, tables)
-    fails_later = any(history >= 0 and may_fail(tables.codes[history]) for _, history in conditions)
     running = len(tables.slots)
     measures = _measures(pattern, tables)
     automaton = build(pattern.shape, relaxed=pattern.relaxed)
+    ensure_possible(pattern, automaton)
+    later = {history for _, history in conditions} | {code for _, _, code in tables.slots} | {c for _, c in measures}
+    fails_later = any(may_fail(tables.codes[code]) for code in later if code >= 0)
     free_of_history = running == 0
     writer = _Writer(pattern, tables)
     code = writer.write(automaton, conditions, running, measures, free_of_history)
-    needed = (*pattern.by, pattern.time, *pattern.order, *tables.columns)
+    needed = (*pattern.by, pattern.time, *pattern.order, *tables.columns, *(m.column for m, _ in measures if m.column))
     return Program(
         code=code,
         by=pattern.by,
@@ -71,7 +83,7 @@ def compile_pattern(pattern: Pattern, schema: Mapping[str, pl.DataType]) -> Prog
         order=pattern.order,
         columns=tuple((name, types[name]) for name in tables.columns),
         kept=tuple(schema) if pattern.rows or fails_later else tuple(dict.fromkeys(needed)),
-        measures=tuple((name, kind) for name, _, kind in measures),
+        measures=tuple(measure for measure, _ in measures),
         variables=pattern.variables,
         rows=pattern.rows,
         max_partials=pattern.max_partials,
@@ -84,12 +96,16 @@ def _type(kind: pl.DataType) -> str:
         return "bool"
     if kind.is_integer():
         return "int"
-    if kind.is_float() or kind.is_decimal():
+    if kind.is_float():
         return "float"
+    if kind.is_decimal():
+        return "decimal"
     if kind in (pl.String, pl.Categorical, pl.Enum):
         return "text"
-    if kind in (pl.Datetime, pl.Date):
+    if kind == pl.Datetime:
         return "time"
+    if kind == pl.Date:
+        return "date"
     if kind == pl.Duration:
         return "interval"
     return str(kind)
@@ -123,25 +139,33 @@ def _code(coder: Coder, tree: Expression | None) -> int:
     return -1 if tree is None else coder.tables.code(coder.condition(tree))
 
 
-def _measures(pattern: Pattern, tables: Tables) -> list[tuple[str, int, str]]:
-    found: list[tuple[str, int, str]] = []
+def _measures(pattern: Pattern, tables: Tables) -> list[tuple[Measure, int]]:
+    """The measures, each with its code."""
+    found: list[tuple[Measure, int]] = []
     taken = {*pattern.by, "match_start", "match_end", "match_rows"}
     for name, text, tree in pattern.measures:
         if name in taken:
             raise wrong(f"measure {name!r}: the result has that column already.", pattern.place, "choose another name")
         coder = Coder(tables, None)
-        code, kind = in_text(f"measure {name}", text, pattern.place, lambda _, c=coder, t=tree: _measure(c, t))  # type: ignore[misc]
-        found.append((name, code, kind))
+        code, kind, column = in_text(f"measure {name}", text, pattern.place, lambda _, c=coder, t=tree: _measure(c, t))  # type: ignore[misc]
+        found.append((Measure(name, kind, column), code))
         taken.add(name)
     return found
 
 
-def _measure(coder: Coder, tree: Expression) -> tuple[int, str]:
+def _measure(coder: Coder, tree: Expression) -> tuple[int, str, str | None]:
+    """Code, type, and the column if it is one as it is."""
     code: list[tuple[int, ...]] = []
+    column = coder.row(tree, code)
+    if column is not None:
+        return coder.tables.code(code), "int", column
     kind = coder.write(tree, code)
     if kind == "null":
         raise Mistake("this is always null", tree.at, "remove it")
-    return coder.tables.code(code), kind
+    if kind == "decimal":
+        hint = "say that it may be a double: cast(... as double); a column by itself, its min or max stay decimals"
+        raise Mistake("what is computed from decimals would be rounded", tree.at, hint)
+    return coder.tables.code(code), kind, None
 
 
 class _Writer:
@@ -158,7 +182,7 @@ class _Writer:
         automaton: Automaton,
         conditions: list[tuple[int, int]],
         running: int,
-        measures: list[tuple[str, int, str]],
+        measures: list[tuple[Measure, int]],
         free_of_history: bool,
     ) -> bytes:
         pattern, tables = self._pattern, self._tables
@@ -167,7 +191,7 @@ class _Writer:
         self._texts(list(tables.texts))
         within = -1 if pattern.within_us is None else pattern.within_us
         self._words(within, pattern.after.skip, self._skip_variable(), pattern.max_partials, tables.rows_before)
-        numbered = any(op == (10,) for _, code, _ in measures for op in tables.codes[code])
+        numbered = any(op == (10,) for _, code in measures for op in tables.codes[code])
         flags = (free_of_history, numbered, pattern.timeouts, pattern.partials)
         self._words(sum(1 << bit for bit, flag in enumerate(flags) if flag))
         self._words(len(tables.columns), *(_KINDS[tables.types[name]] for name in tables.columns))
@@ -186,8 +210,8 @@ class _Writer:
             for item in items:
                 self._item(item)
         self._words(len(measures))
-        for _, measure, kind in measures:
-            self._words(measure, _KINDS[kind])
+        for measure, number in measures:
+            self._words(number, _KINDS[measure.kind])
         return bytes(self._out)
 
     def _words(self, *words: int) -> None:
