@@ -57,6 +57,21 @@ def test_it_is_to_run_unless_it_is_paused_or_refused(watched: Watched) -> None:
     assert not watched.is_to_run
 
 
+def test_a_transaction_is_unconfirmed_while_the_slot_is_before_its_end_and_no_snapshot_is_under_way(
+    watched: Watched,
+) -> None:
+    assert watched.unconfirmed is None
+    watched.health, watched.offset = Health(confirmed=100), {"lsn": 150, "lsn_proc": 150}
+    assert watched.unconfirmed is None
+    for end, found in ((99, None), (100, None), (101, 100)):
+        watched.offset = {"lsn": 150, "lsn_commit": end}
+        assert watched.unconfirmed == found
+    watched.offset = {"lsn": 150, "lsn_commit": 101, "snapshot": "INITIAL"}
+    assert watched.unconfirmed is None
+    watched.health, watched.offset = Health(), {"file": "binlog.000001", "pos": 4}
+    assert watched.unconfirmed is None
+
+
 class NothingDue:
     are_due = False
     captured = None

@@ -133,6 +133,7 @@ def health(connector: Connector, offset: Mapping[str, Any] | None) -> Health:
     return Health(
         slot.lag_bytes,
         slot.retained_bytes,
+        slot.confirmed_lsn if slot.exists else None,
         slot.keep_bytes,
         refusal=_refusal(connector, slot, offset),
         beat=beat,

@@ -280,7 +280,8 @@ class Supervisor:
         moved = self._ends(watched)
         judged = watched.trouble is None and moved is not None and watched.is_to_run
         progress = {**(moved or {}), connector.heartbeat_topic: watched.offset}
-        action = watched.watchdog.look(Seen(seen.answers, seen.state, moved, progress, judged), time.monotonic())
+        found = Seen(seen.answers, seen.state, moved, progress, watched.unconfirmed, judged)
+        action = watched.watchdog.look(found, time.monotonic())
         if action is Action.RESTART_TASK:
             action = self._restart_task(worker, watched, seen.state)
         watched.describe(seen.state, self.snapshots, worker.pid, self._told)

@@ -75,6 +75,14 @@ class Watched:
         """Whether it should run now."""
         return not self.is_paused and self.refusal is None
 
+    @property
+    def unconfirmed(self) -> int | None:
+        """Up to where its database was told that it is captured, if a transaction that ends behind that is stored."""
+        offset, confirmed = self.offset or {}, self.health.confirmed
+        if confirmed is None or offset.get("snapshot") or int(offset.get("lsn_commit") or 0) <= confirmed:
+            return None
+        return confirmed
+
     def seen(self, status: Mapping[str, Any], port: int) -> Seen:
         """What Connect says of it. What it said of a worker that is gone does not count."""
         connector, tasks = status["connector"], status.get("tasks") or []
