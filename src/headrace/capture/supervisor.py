@@ -161,7 +161,7 @@ class Supervisor:
         for status in self.statuses:
             status.state = "stopped"
         self._publish()
-        self._catalog.flush(2.0)
+        self._catalog.drain()
         if self._positions is not None:
             self._positions.close()
 

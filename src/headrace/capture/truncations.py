@@ -20,8 +20,9 @@ from headrace.capture.connectors import Connector
 from headrace.capture.declarations import Captured, MariaDB
 from headrace.capture.deletions import delete_keys
 from headrace.capture.mariadb import open_database
-from headrace.capture.problems import DATABASE_TROUBLE
+from headrace.capture.problems import DATABASE_TROUBLE, Refusing
 from headrace.capture.reading import keyed
+from headrace.errors import ServerAway
 from headrace.feed.catalog import Catalog, read_catalog
 from headrace.feed.cluster import Cluster
 
@@ -84,7 +85,7 @@ class Truncations:
         """Whether the connector is past any. The server is looked at for new ones."""
         try:
             self._search()
-        except DATABASE_TROUBLE:
+        except (Refusing, ServerAway):  # of the database or of the log: what was not noted is searched for again
             self._count = None  # it may be started anew, and count anew
         self._due = []
         if offset is not None and not offset.get("snapshot"):
