@@ -1,9 +1,9 @@
 """Workers killed at random points while a database changes: ``python -m tests.capture.kill_rounds --kills 100``.
 
-One PostgreSQL, one log. A writer inserts, updates, deletes, moves keys, copies thousands of rows in one go and rolls
-back, while the worker is killed with SIGKILL: in streaming, in a COPY, in an incremental snapshot, in the initial
-snapshot. Every row has a version that its updates count, so the topic must show, of every key, each version once and in
-order.
+One PostgreSQL with two tables, one log. Two writers insert, update, delete, move keys, copy thousands of rows in one go
+and roll back, in transactions that overlap, while the worker is killed with SIGKILL: in streaming, in a COPY, in an
+incremental snapshot, in the initial snapshot. Every row has a version that its updates count, so the topics must show,
+of every key, each version once and in order.
 """
 
 from __future__ import annotations
@@ -33,7 +33,12 @@ from tests.servers import Headrace
 
 __all__ = ["Rounds", "broken_sequences"]
 
+TABLES = ("t", "u")
 KEYS, COPIES = 400, 6
+COPIED, OLD = 100_000, 1_000_000
+"""Where keys begin that are copied in one large COPY, and that nobody changes any more."""
+LARGE = 20_000
+"""Rows: many polls of the worker, so that there is time to kill it within them."""
 PATIENCE_S = 300.0
 KINDS = ("streaming", "streaming", "copy", "snapshot")
 
@@ -68,11 +73,14 @@ def broken_sequences(changes: list[Change]) -> list[str]:
 
 
 class Writer:
-    """Changes the table without end; stops between statements."""
+    """Changes both tables without end, in transactions that overlap with those of others; stops between them.
 
-    def __init__(self, dsn: str, seed: int) -> None:
-        self._dsn, self._random = dsn, random.Random(seed)
-        self._stopping, self.copying = threading.Event(), threading.Event()
+    Its keys are its own (even or odd), so that nobody waits for another.
+    """
+
+    def __init__(self, dsn: str, seed: int, parity: int = 0) -> None:
+        self._dsn, self._random, self._parity = dsn, random.Random(seed), parity
+        self._stopping, self._copy_asked, self._copied = threading.Event(), threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._write, daemon=True)
         self.failed: BaseException | None = None
         self._thread.start()
@@ -84,48 +92,70 @@ class Writer:
         if self.failed is not None:
             raise self.failed
 
+    def copy(self) -> None:
+        """Have a large COPY made and committed."""
+        self._copy_asked.set()
+        assert self._copied.wait(PATIENCE_S), f"nothing was copied: {self.failed!r}"
+
     def _write(self) -> None:
         try:
             with psycopg.connect(self._dsn, autocommit=True) as connection:
                 while not self._stopping.is_set():
-                    self._one(connection)
+                    if self._copy_asked.is_set():
+                        self._copy(connection, "t", LARGE)
+                        self._copy_asked.clear()
+                        self._copied.set()
+                    elif self._random.random() < 0.5:
+                        self._one(connection)
+                    else:
+                        with connection.transaction():
+                            for _ in range(self._random.randrange(2, 8)):
+                                self._one(connection)
         except BaseException as error:
             self.failed = error
 
-    def _one(self, connection: psycopg.Connection[Any]) -> None:
-        choose, key = self._random.random(), self._random.randrange(KEYS)
-        if choose < 0.35:
-            connection.execute("insert into t values (%s, 1, 'x') on conflict do nothing", [key])
-        elif choose < 0.78:
-            connection.execute(
-                "update t set v = v + 1, pad = %s where id = %s", ["p" * self._random.randrange(200), key]
-            )
-        elif choose < 0.93:
-            connection.execute("delete from t where id = %s", [key])
-        elif choose < 0.96:
-            other = KEYS + self._random.randrange(KEYS)
-            with connection.transaction():
-                connection.execute("delete from t where id = %s", [other])
-                connection.execute("update t set id = %s, v = 1 where id = %s", [other, key])
-        elif choose < 0.99:
-            with connection.transaction(force_rollback=True):
-                connection.execute("update t set v = v + 1")
-        else:
-            self._copy(connection)
+    def _key(self, start: int, keys: int) -> int:
+        return 2 * ((start + self._random.randrange(keys)) // 2) + self._parity
 
-    def _copy(self, connection: psycopg.Connection[Any]) -> None:
-        start = 10_000 + self._random.randrange(COPIES) * 5000
-        self.copying.set()
+    def _one(self, connection: psycopg.Connection[Any]) -> None:
+        choose, key, table = self._random.random(), self._key(0, KEYS), self._random.choice(TABLES)
+        if choose < 0.35:
+            self._execute(connection, f"insert into {table} values (%s, 1, 'x') on conflict do nothing", key)
+        elif choose < 0.78:
+            pad = "p" * self._random.randrange(200)
+            self._execute(connection, f"update {table} set v = v + 1, pad = %s where id = %s", pad, key)
+        elif choose < 0.93:
+            self._execute(connection, f"delete from {table} where id = %s", key)
+        elif choose < 0.97:
+            other = self._key(KEYS, KEYS)
+            with connection.transaction():
+                self._execute(connection, f"delete from {table} where id = %s", other)
+                self._execute(connection, f"update {table} set id = %s, v = 1 where id = %s", other, key)
+        elif choose < 0.999:
+            with connection.transaction(force_rollback=True):
+                self._execute(
+                    connection, f"update {table} set v = v + 1 where id < {2 * KEYS} and id %% 2 = %s", self._parity
+                )
+        else:
+            self._copy(connection, table, self._random.randrange(100, 3000))
+
+    def _copy(self, connection: psycopg.Connection[Any], table: str, rows: int) -> None:
+        start = COPIED if rows >= LARGE else 10_000 + self._random.randrange(COPIES) * 6000
+        end = start + 2 * rows
         with connection.transaction():
-            connection.execute("delete from t where id between %s and %s", [start, start + 4999])
-            with connection.cursor() as cursor, cursor.copy("copy t from stdin") as copy:
-                for key in range(start, start + self._random.randrange(100, 3000)):
+            mine = f"delete from {table} where id >= %s and id < %s and id %% 2 = %s"
+            self._execute(connection, mine, start, max(end, start + 6000), self._parity)
+            with connection.cursor() as cursor, cursor.copy(f"copy {table} from stdin".encode()) as copy:
+                for key in range(start + self._parity, end, 2):
                     copy.write_row((key, 1, "copied"))
-        self.copying.clear()
+
+    @staticmethod
+    def _execute(connection: psycopg.Connection[Any], statement: str, *values: object) -> None:
+        connection.execute(statement.encode(), values)
 
 
 class Rounds:
-    """A database, its capture and its topic; ``kill`` does one round."""
+    """A database, its capture and its topics; ``kill`` does one round."""
 
     def __init__(self, postgres: Postgres, log: Headrace, folder: Path, seed: int, told: Callable[[str], None]) -> None:
         self.postgres, self.log, self.folder, self.seed, self.told = postgres, log, folder, seed, told
@@ -133,20 +163,37 @@ class Rounds:
         self.killed: set[str] = set()
         self.name = f"kills{seed}"
         self.dsn = postgres.create(self.name)
-        postgres.execute("create table t (id bigint primary key, v int not null, pad text)", self.name)
-        self.running = self._start("t")
-        self.reader = Reader(log.bootstrap, self._topic("t"))
+        for table in TABLES:
+            postgres.execute(f"create table {table} (id bigint primary key, v int not null, pad text)", self.name)
+        self.running = self._start(*TABLES)
+        self.readers = {table: Reader(log.bootstrap, self._topic(table)) for table in TABLES}
 
     def _topic(self, table: str) -> str:
         return f"{self.name}-{table}"
 
-    def _start(self, table: str) -> Running:
-        captured = Captured(self._topic(table), Source(self.dsn, table=table))
-        return Running(f"{self.name}{table}", [captured], self.log.bootstrap, self.folder)
+    def _start(self, *tables: str) -> Running:
+        captured = [Captured(self._topic(table), Source(self.dsn, table=table)) for table in tables]
+        return Running(f"{self.name}{tables[0]}", captured, self.log.bootstrap, self.folder)
 
     def close(self) -> None:
         self.running.stop()
-        self.reader.close()
+        for reader in self.readers.values():
+            reader.close()
+
+    @property
+    def changes(self) -> int:
+        """How many came so far."""
+        return sum(len(reader.changes) for reader in self.readers.values())
+
+    @contextmanager
+    def _written_to(self) -> Iterator[Writer]:
+        """Two write meanwhile."""
+        writers = [Writer(self.dsn, self.random.randrange(1 << 30), parity) for parity in (0, 1)]
+        try:
+            yield writers[0]
+        finally:
+            for writer in writers:
+                writer.stop()
 
     def kill(self, kinds: Sequence[str] = KINDS) -> str:
         """One kill at a random point; returns of which kind: each in turn at first, then any."""
@@ -154,44 +201,77 @@ class Rounds:
         kind = due[0] if due else self.random.choice(kinds)
         self.killed.add(kind)
         self.running.until(lambda: self.running.state(self._topic("t")) in ("streaming", "snapshot"))
-        writer = Writer(self.dsn, self.random.randrange(1 << 30))
-        try:
-            if kind == "snapshot":
-                self.running.run.ask(self._topic("t"), "snapshot")
+        with self._written_to() as writer:
             if kind == "copy":
-                writer.copying.wait(10)
-            time.sleep(self.random.uniform(0, 1.5))
-            self.running.kill_worker()
+                done = self._kill_in_a_copy(writer)
+            elif kind == "snapshot":
+                done = self._kill_in_a_snapshot()
+            else:
+                time.sleep(self.random.uniform(0, 1.5))
+                self.running.kill_worker()
+                done = kind
             time.sleep(self.random.uniform(0, 0.5))
-        finally:
-            writer.stop()
         self.check()
-        return kind
+        return done
+
+    def _kill_in_a_copy(self, writer: Writer) -> str:
+        """Once some rows of one are in the topic. It is one transaction of the database, and many of the log."""
+        reader = self.readers["t"]
+        reader.read()
+        before = len(reader.changes)
+
+        def copied() -> int:
+            return sum(one.op == "c" and COPIED <= one.key["id"] < OLD for one in reader.changes[before:])
+
+        writer.copy()
+        wanted = self.random.randrange(1, LARGE // 2)
+        with self._explained(self.running, reader):
+            reader.until(lambda: copied() >= wanted, PATIENCE_S)
+        self.running.kill_worker()
+        reader.read()
+        return f"copy, {'within it' if copied() < LARGE else 'after it'}: {copied()} of {LARGE} rows were in the topic"
+
+    def _kill_in_a_snapshot(self) -> str:
+        """Once some of the rows that one reads are in the topic."""
+        reader, topic = self.readers["t"], self._topic("t")
+        self.postgres.execute(
+            f"insert into t select g, 1, 'old' from generate_series({OLD}, {OLD + LARGE - 1}) g on conflict do nothing",
+            self.name,
+        )
+        reader.until(lambda: json.dumps({"id": OLD + LARGE - 1}) in reader.table(), PATIENCE_S)
+        before, wanted = len(reader.changes), self.random.randrange(1, LARGE)
+        self.running.run.ask(topic, "snapshot")
+        with self._explained(self.running, reader):
+            reader.until(lambda: sum(one.op == "r" for one in reader.changes[before:]) >= wanted, PATIENCE_S)
+        self.running.kill_worker()
+        reader.read()
+        read = {one.key["id"] for one in reader.changes[before:] if one.op == "r" and one.key["id"] >= OLD}
+        return (
+            f"snapshot, {'within it' if len(read) < LARGE else 'after it'}: {len(read)} of {LARGE} old rows were read"
+        )
 
     def take_the_log_away(self, seconds: float) -> None:
         """The log is killed and comes back after a while, in which the database changes."""
         self.running.until(lambda: self.running.state(self._topic("t")) == "streaming")
-        writer = Writer(self.dsn, self.random.randrange(1 << 30))
-        try:
+        with self._written_to():
             time.sleep(1.0)
             self.log.kill9()
             time.sleep(min(seconds, 5.0))
-        finally:
-            writer.stop()
         time.sleep(max(0.0, seconds - 5.0))
         self.log.restart()
         self.check()
 
     def check(self) -> None:
-        """The topic's table is the database's, and every key's changes are in order, each once."""
-        rows = {
-            json.dumps({"id": key}): {"id": key, "v": version, "pad": pad}
-            for key, version, pad in self.postgres.execute("select id, v, pad from t", self.name)
-        }
-        with self._explained(self.running, self.reader, rows):
-            self.reader.until(lambda: self.reader.table() == rows, PATIENCE_S)
-            broken = broken_sequences(self.reader.changes)
-            assert not broken, f"{len(broken)} keys are out of order, the first: {broken[:5]}"
+        """The topics' tables are the database's, and every key's changes are in order, each once."""
+        for table, reader in self.readers.items():
+            rows = {
+                json.dumps({"id": key}): {"id": key, "v": version, "pad": pad}
+                for key, version, pad in self.postgres.execute(f"select id, v, pad from {table}", self.name)
+            }
+            with self._explained(self.running, reader, rows):
+                reader.until(lambda: reader.table() == rows, PATIENCE_S)  # noqa: B023
+                broken = broken_sequences(reader.changes)
+                assert not broken, f"{table}: {len(broken)} keys are out of order, the first: {broken[:5]}"
 
     @contextmanager
     def _explained(self, running: Running, reader: Reader, rows: Mapping[str, Any] | None = None) -> Iterator[None]:
@@ -260,7 +340,7 @@ def main() -> None:
             if number % 5 == 0:
                 done = f"initial snapshot, {rounds.kill_in_the_initial_snapshot()} rows read"
             else:
-                done = f"{rounds.kill()}, {len(rounds.reader.changes)} changes so far"
+                done = f"{rounds.kill()}; {rounds.changes} changes so far"
             print(f"kill {number}: {done} ({time.monotonic() - began:.0f} s)", flush=True)
         if chosen.away:
             rounds.take_the_log_away(chosen.away)

@@ -58,16 +58,26 @@ def test_changes_are_the_json_that_connects_own_converter_writes_and_their_posit
     assert f"the same, seed {seed}" in done.stdout
 
 
-@needs_javac
-def test_a_task_goes_on_behind_its_stored_position_and_its_heart_beats_before(tmp_path: Path) -> None:
+def _run_beside_the_task(program: str, folder: Path) -> str:
+    """A program in the package of our task, compiled for it."""
     libraries = f"{WORKER}/*:{JARS / 'connect-postgres.jar'}"
-    compile_it = ["javac", "-cp", libraries, "-d", str(tmp_path), str(PROGRAMS / "Resuming.java")]
+    compile_it = ["javac", "-cp", libraries, "-d", str(folder), str(PROGRAMS / f"{program}.java")]
     subprocess.run(compile_it, check=True, capture_output=True)
     done = subprocess.run(
-        ["java", "-Xmx128m", "-cp", f"{tmp_path}:{libraries}", "headrace.connect.postgres.Resuming"],
+        ["java", "-Xmx128m", "-cp", f"{folder}:{libraries}", f"headrace.connect.postgres.{program}"],
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.strip() == "resumed"
+    return done.stdout.strip()
+
+
+@needs_javac
+def test_a_task_goes_on_behind_its_stored_position_and_its_heart_beats_before(tmp_path: Path) -> None:
+    assert _run_beside_the_task("Resuming", tmp_path) == "resumed"
+
+
+@needs_javac
+def test_the_records_of_one_change_are_written_together_however_they_are_polled(tmp_path: Path) -> None:
+    assert _run_beside_the_task("Holding", tmp_path) == "held"

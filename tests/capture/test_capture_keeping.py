@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import headrace as hr
-from headrace.capture.declarations import Captured, SQLite
+from headrace.capture.declarations import Captured, Outbox, Postgres, SQLite
 from headrace.capture.keeping import ensure_table_topic
 from headrace.errors import HeadraceError
 from headrace.feed.cluster import Cluster
 from headrace.feed.topics import COMPACTED, ensure_topic, settings_of_topic
+from headrace.pipelines import captured
 from headrace.pipelines.captured import ensure_input_topic
 from tests.servers import Headrace
 
@@ -54,6 +57,30 @@ def test_a_topic_that_lets_rows_go_is_refused_and_with_history_it_is_changed(
     ensure_table_topic(cluster, table(name, history=True), told.append)
     assert policy(cluster, name) == ("delete", "-1")
     assert len(told) == 1
+
+
+def test_a_topic_of_several_partitions_is_refused_for_a_table_of_a_server(log: Headrace) -> None:
+    cluster = Cluster(log.bootstrap, {})
+    ensure_topic(cluster, "apart", 3, COMPACTED)
+    lines = Captured("apart", Postgres("postgresql://localhost/shop", table="lines"))
+    with pytest.raises(HeadraceError, match="has 3 partitions, not 1") as refused:
+        ensure_table_topic(cluster, lines, print)
+    assert "headrace topic delete apart" in str(refused.value.hint)
+    ensure_table_topic(cluster, replace(lines, outbox=Outbox(lines.source)), print)
+    ensure_table_topic(cluster, table("apart", history=False), print)
+
+
+def test_the_topic_of_a_captured_table_is_made_with_one_partition_whatever_the_log_makes_by_default(
+    log: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: dict[str, int] = {}
+    monkeypatch.setattr(captured, "ensure_topic", lambda _, topic, partitions, __: made.update({topic: partitions}))
+    app = hr.App("shop")
+    app.table("customers", "id long", key="id", capture=Postgres("postgresql://localhost/shop", table="c"))
+    app.table("plain", "id long", key="id")
+    for one in app:
+        ensure_input_topic(Cluster(log.bootstrap, {}), one, print)  # type: ignore[arg-type]
+    assert made == {"customers": 1, "plain": -1}
 
 
 def test_the_topic_of_a_table_that_is_not_captured_is_left_alone_and_told_of(log: Headrace) -> None:

@@ -19,7 +19,9 @@ SECRET = "77-log-s3cret"
 
 
 @pytest.mark.timeout(600)
-def test_rows_come_over_tls_and_the_logs_password_is_in_no_topic(postgres: Postgres, tmp_path: Path) -> None:
+def test_rows_come_over_tls_and_the_logs_password_is_in_no_topic_and_no_file(
+    postgres: Postgres, tmp_path: Path
+) -> None:
     dsn = postgres.create("secured")
     postgres.execute("create table t (id int primary key, v text); insert into t values (1, 'one')", "secured")
     kafka = SecureKafka(tmp_path / "kafka", password=SECRET, heap="256m")
@@ -39,6 +41,8 @@ def test_rows_come_over_tls_and_the_logs_password_is_in_no_topic(postgres: Postg
             follower = Reader(kafka.bootstrap, name, client)
             assert all(SECRET.encode() not in bytes(one.value() or b"") for one in follower.raw(2.0)), name
             follower.close()
+        for file in (tmp_path / "run").rglob("*"):
+            assert not file.is_file() or SECRET.encode() not in file.read_bytes(), file
     finally:
         running.stop()
         kafka.stop()

@@ -1,4 +1,4 @@
-"""A kill between the records of one change: with a transaction per record, most kills are."""
+"""A kill between the records of one change, which are polled one by one: they are written together all the same."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KILLS, ROWS = 2, 8
 
 
 @pytest.mark.timeout(900)
-def test_rows_whose_keys_change_as_the_worker_is_killed_are_all_there(
+def test_changes_of_keys_are_whole_and_exact_though_the_worker_is_killed_as_they_come(
     postgres: Postgres, log: Headrace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = Connector.config
@@ -35,6 +35,7 @@ def test_rows_whose_keys_change_as_the_worker_is_killed_are_all_there(
     running = Running("torn", [Captured("torn", Source(dsn, table="t"))], log.bootstrap, tmp_path)
     reader = Reader(log.bootstrap, "torn")
     try:
+        reader.until(lambda: len(reader.changes) == KILLS * ROWS)
         running.until(lambda: running.state("torn") == "streaming")
         for number in range(KILLS):
             reader.read()
@@ -48,6 +49,9 @@ def test_rows_whose_keys_change_as_the_worker_is_killed_are_all_there(
             }
             reader.until(lambda: reader.table() == rows)  # noqa: B023
         assert broken_sequences(reader.changes) == []
+        changes = [(change.op, change.key["id"]) for change in reader.changes[KILLS * ROWS :]]
+        moves = [[("d", key), ("tombstone", key), ("c", key + 1000)] for key in range(1, KILLS * ROWS + 1)]
+        assert changes == [one for move in moves for one in move]
     finally:
         running.stop()
         reader.close()

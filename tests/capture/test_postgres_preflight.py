@@ -11,8 +11,8 @@ from headrace.capture import postgres_setup
 from headrace.capture.connectors import Connector, connectors_of
 from headrace.capture.declarations import Captured, Outbox
 from headrace.capture.declarations import Postgres as Source
-from headrace.capture.postgres import look
-from headrace.capture.problems import Unreachable
+from headrace.capture.postgres import health, look, open_database, signal
+from headrace.capture.problems import Refusing, Unreachable
 from headrace.errors import HeadraceError, InvalidDeclaration, NotFound
 from tests.capture.databases import Postgres
 from tests.servers import free_port
@@ -260,3 +260,35 @@ def test_addresses_that_cannot_be_are_mistakes_of_the_app() -> None:
     with pytest.raises(InvalidDeclaration, match="sometimes"):
         Source("postgresql://h/db", table="t", snapshot="sometimes")
     assert "pw" not in repr(Source("postgresql://u:pw@h/db", table="t"))
+
+
+def test_what_is_taken_away_later_is_told_with_the_statement_that_gives_it_back(
+    postgres: Postgres, guest: str, database: str
+) -> None:
+    one = connector(Captured("c", Source(guest, table="c")))
+    for _ in range(3):
+        for cure in cures(guest):
+            postgres.execute(cure, database)
+
+    def cure_of(error: pytest.ExceptionInfo[Refusing]) -> str:
+        return (error.value.hint or "").removeprefix("start the app again, or: ")
+
+    postgres.execute("revoke all on headrace_app_heartbeat, headrace_app_signal from guest", database)
+    with pytest.raises(Refusing, match="permission denied for table headrace_app_heartbeat") as denied:
+        health(one, None)
+    postgres.execute(cure_of(denied), database)
+    assert health(one, None).beat is not None
+    with pytest.raises(Refusing, match="permission denied for table headrace_app_signal") as denied:
+        signal(one, "public", "log", {})
+    postgres.execute(cure_of(denied), database)
+    signal(one, "public", "log", {})
+    postgres.execute("drop table headrace_app_signal", database)
+    with pytest.raises(Refusing, match='has no table "public"') as missing:
+        signal(one, "public", "log", {})
+    postgres.execute(cure_of(missing), database)
+    with pytest.raises(Refusing, match="permission denied"):
+        signal(one, "public", "log", {})
+    with pytest.raises(Refusing, match="division by zero"), open_database(Source(guest, table="c")) as connection:
+        connection.execute("select 1 / 0")
+    with pytest.raises(Unreachable), open_database(Source(guest, table="c")) as connection:
+        connection.execute("select pg_terminate_backend(pg_backend_pid())")

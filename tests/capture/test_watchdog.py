@@ -68,3 +68,22 @@ def test_where_changes_came_again_the_patience_is_as_at_first() -> None:
         n * 5 for n, action in enumerate(actions(Watchdog(stall_s=300), stuck + moving)) if action.name != "NOTHING"
     ]
     assert starts == [305, 650 + 305]
+
+
+def test_what_is_stored_and_not_confirmed_to_the_database_is_a_reason_each_time_after_twice_as_long() -> None:
+    seen = [Seen(True, "RUNNING", moved=number, progress=number, unconfirmed=7) for number in range(500)]
+    found = actions(Watchdog(stall_s=300), seen)
+    assert set(found) == {Action.NOTHING, Action.RESTART_TASK}
+    assert [number * 5 for number, action in enumerate(found) if action is Action.RESTART_TASK][:3] == [305, 910, 2115]
+
+
+def test_confirmations_that_come_late_or_are_not_expected_are_no_reason() -> None:
+    def all_seen(confirmed: list[int | None], judged: bool = True) -> list[Seen]:
+        return [Seen(True, "RUNNING", n, n, unconfirmed, judged) for n, unconfirmed in enumerate(confirmed)]
+
+    behind = all_seen([n // 50 for n in range(500)])
+    in_time = all_seen([7 if n % 60 else None for n in range(500)])
+    nothing_written = all_seen([None] * 500)
+    paused = all_seen([7] * 500, judged=False)
+    for seen in (behind, in_time, nothing_written, paused, [*all_seen([7] * 60), *paused, *all_seen([7] * 60)]):
+        assert set(actions(Watchdog(stall_s=300), seen)) == {Action.NOTHING}

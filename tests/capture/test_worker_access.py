@@ -63,4 +63,6 @@ def test_the_worker_and_all_its_clients_get_in(tmp_path: Path) -> None:
     found = worker_properties(WorkerSettings("app", "log:9093", tmp_path, tmp_path, client=SCRAM), 8083)
     for role in ("", "producer.", "consumer.", "admin."):
         assert found[f"{role}security.protocol"] == "SASL_SSL"
-        assert found[f"{role}sasl.jaas.config"].endswith(";")
+        assert found[f"{role}sasl.jaas.config"] == "${env:HEADRACE_SECRET_LOG_0}"
+    assert "env" in found["config.providers"]
+    assert 'a"b' not in str(found)

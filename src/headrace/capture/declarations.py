@@ -8,6 +8,7 @@ A password is in ``dsn`` and nowhere else: not in ``repr``, ``server`` or an err
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -18,6 +19,8 @@ from headrace.errors import InvalidDeclaration
 
 __all__ = ["Captured", "DatabaseSource", "MariaDB", "MySQL", "Outbox", "Postgres", "SQLite", "Snapshot", "Source"]
 
+_BEFORE_THE_HOST = re.compile(r"(://[^/\s:@]*:).*@")
+_SECRET_OPTION = re.compile(r"((?:password|passwd|secret|token)\s*=\s*)[^&;\s]*", re.IGNORECASE)
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1", "0:0:0:0:0:0:0:1")
 
 
@@ -65,6 +68,11 @@ class DatabaseSource(Source):
             raise InvalidDeclaration(
                 f"{type(self).__name__} cannot read the address {self.address!r}.",
                 hint=f'write it like "{self.schemes[0]}://user:password@host:{self.default_port}/database"',
+            )
+        if _SECRET_OPTION.search(parts.query):
+            raise InvalidDeclaration(
+                f"the address {self.address!r} has a password among its options.",
+                hint=f'write it before the host: "{self.schemes[0]}://user:password@{self.host}:{self.port}/database"',
             )
         if not self.database:
             raise InvalidDeclaration(
@@ -120,10 +128,7 @@ class DatabaseSource(Source):
     @property
     def address(self) -> str:
         """The address with ``***`` for the password."""
-        parts = self._parts
-        if parts.password is None:
-            return self.dsn
-        return parts._replace(netloc=f"{parts.username or ''}:***@{parts.netloc.rpartition('@')[2]}").geturl()
+        return _SECRET_OPTION.sub(r"\1***", _BEFORE_THE_HOST.sub(r"\1***@", self.dsn))
 
     @property
     def server(self) -> str:

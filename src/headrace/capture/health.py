@@ -19,6 +19,8 @@ class Health:
     """How far behind the end of the database's log we are."""
     retained_bytes: int | None = None
     """How much of its log the database keeps for us."""
+    confirmed: int | None = None
+    """Up to where it was told that its log is captured, if it keeps that for us."""
     keep_bytes: int = -1
     """How much it keeps at most before it gives us up; -1: until its disk is full."""
     keep_s: int | None = None

@@ -2,7 +2,9 @@
 
 A topic may be there already, made under another declaration or by somebody else. Where keeping more is asked for,
 its settings are changed, for that loses nothing; where keeping less is, the topic stays as it is and that is told. A
-topic that lets records go after a while would lose rows of the table: it is refused.
+topic that lets records go after a while would lose rows of the table: it is refused. So is one of several partitions
+for a table of a database server: the old and the new key of a change would be apart, with no order between them, and
+what we write there ourselves (the rest of a torn change, deletions) might be in another partition than the row.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from headrace.capture.connectors import Connector, topic_config
-from headrace.capture.declarations import Captured
+from headrace.capture.declarations import Captured, DatabaseSource
 from headrace.errors import HeadraceError
 from headrace.feed.cluster import Cluster
 from headrace.feed.topics import change_topic, ensure_topic, settings_of_topic
@@ -34,6 +36,8 @@ def ensure_table_topic(cluster: Cluster, table: Captured, told: Callable[[str], 
     ensure_topic(cluster, table.topic, 1, wanted)
     if table.outbox is not None:
         return
+    if isinstance(table.source, DatabaseSource):
+        _ensure_one_partition(cluster, table)
     found = settings_of_topic(cluster, table.topic)
     if table.history and (versions_lost(found) or lets_go(found)):
         _keep_all(cluster, table, wanted, "was compacted" if versions_lost(found) else "let records go after a while")
@@ -52,6 +56,18 @@ def ensure_table_topic(cluster: Cluster, table: Captured, told: Callable[[str], 
         told(
             f"table {table.name}: its topic keeps every version, as with history=True, and is left so. To keep the "
             f"latest only: `{_command(table, wanted)}`; older versions are lost then"
+        )
+
+
+def _ensure_one_partition(cluster: Cluster, table: Captured) -> None:
+    count = len(cluster.partitions(table.topic))
+    if count > 1:
+        raise HeadraceError(
+            f"topic {table.topic!r} has {count} partitions, not 1.",
+            detail=f"the changes of table {table.name!r} are one sequence: where a key changes, its old and its new "
+            "row must not be apart",
+            hint=f"give the table another name in the app, or, if nobody needs what is in the topic: "
+            f"`headrace topic delete {table.topic}`",
         )
 
 

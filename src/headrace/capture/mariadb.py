@@ -22,8 +22,8 @@ from headrace.capture.connectors import Connector
 from headrace.capture.declarations import MariaDB
 from headrace.capture.health import Health
 from headrace.capture.positions import age_s
-from headrace.capture.problems import Unreachable
-from headrace.errors import NotFound
+from headrace.capture.problems import Refusing, Unreachable
+from headrace.errors import HeadraceError, NotFound
 
 __all__ = [
     "drop",
@@ -66,10 +66,8 @@ def open_database(source: MariaDB) -> Iterator[Any]:
         raise _unreachable(source, error) from None
     try:
         yield connection
-    except pymysql.OperationalError as error:
-        if error.args and error.args[0] in _GONE:
-            raise _unreachable(source, error) from None
-        raise
+    except pymysql.MySQLError as error:
+        raise _failed(source, error) from None
     finally:
         if connection.open:
             connection.close()
@@ -201,9 +199,25 @@ def _unverified() -> ssl.SSLContext:
     return context
 
 
+def _failed(source: MariaDB, error: pymysql.MySQLError) -> HeadraceError:
+    """What went wrong as it was asked."""
+    code = error.args[0] if error.args else 0
+    if code in _GONE or isinstance(error, pymysql.InterfaceError):
+        return _unreachable(source, error)
+    return Refusing(
+        f"{source.server} does not do what capture asks of it.",
+        detail=_text(error),
+        hint=f"start the app again: what user {source.user!r} lacks there is told then, with the statements that grant "
+        "it, and our tables that are missing are made",
+    )
+
+
+def _text(error: pymysql.MySQLError) -> str:
+    return " ".join(str(part) for part in error.args[1:]) or str(error)
+
+
 def _unreachable(source: MariaDB, error: pymysql.MySQLError) -> Unreachable:
     code = error.args[0] if error.args else 0
-    text = " ".join(str(part) for part in error.args[1:]) or str(error)
     if code == 1045:
         return Unreachable(
             f"{source.server} refuses the password of user {source.user!r}.",
@@ -215,7 +229,9 @@ def _unreachable(source: MariaDB, error: pymysql.MySQLError) -> Unreachable:
             hint=f"CREATE DATABASE {quoted(source.database)};  -- or grant SELECT on it",
         )
     return Unreachable(
-        f"{source.server} cannot be reached.", detail=text, hint="is the server up, and are host and port right?"
+        f"{source.server} cannot be reached.",
+        detail=_text(error),
+        hint="is the server up, and are host and port right?",
     )
 
 

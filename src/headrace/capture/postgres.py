@@ -22,12 +22,13 @@ from headrace.capture.columns import TableColumn, TableLook
 from headrace.capture.connectors import Connector
 from headrace.capture.declarations import Captured, Postgres
 from headrace.capture.health import Health
-from headrace.capture.problems import Unreachable
-from headrace.errors import NotFound
+from headrace.capture.problems import Refusing, Unreachable
+from headrace.errors import HeadraceError, NotFound
 
 __all__ = [
     "Connection",
     "Slot",
+    "create_signals",
     "error_line",
     "has_reached",
     "health",
@@ -43,6 +44,8 @@ __all__ = [
 ]
 
 CONNECT_PATIENCE_S = 10
+_AWAY = ("08", "53", "57")
+"""Classes of errors that say nothing of what was asked: the connection, memory and disk, somebody's intervention."""
 _OPTIONS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "application_name", "options")
 Connection = psycopg.Connection[Any]
 
@@ -80,13 +83,13 @@ def open_database(source: Postgres) -> Iterator[Connection]:
             autocommit=True,
             **options,
         )
-    except psycopg.OperationalError as error:
+    except psycopg.Error as error:
         raise _unreachable(source, error) from None
     try:
         with connection:
             yield connection
-    except psycopg.OperationalError as error:  # it went away as it was asked
-        raise _unreachable(source, error) from None
+    except psycopg.Error as error:
+        raise _failed(source, error) from None
 
 
 def look(source: Postgres) -> TableLook:
@@ -101,10 +104,25 @@ def look(source: Postgres) -> TableLook:
 def signal(connector: Connector, schema: str, kind: str, data: dict[str, Any]) -> str:
     """Tell the connector something, through its table. Returns the signal's id."""
     chosen = f"headrace-{uuid.uuid4()}"
-    statement = f"insert into {quoted(schema)}.{quoted(connector.signal_table)} (id, type, data) values (%s, %s, %s)"
+    table = f"{quoted(schema)}.{quoted(connector.signal_table)}"
+    statement = f"insert into {table} (id, type, data) values (%s, %s, %s)"
     with open_database(_source(connector)) as connection:
-        connection.execute(statement.encode(), [chosen, kind, json.dumps(data)])
+        try:
+            connection.execute(statement.encode(), [chosen, kind, json.dumps(data)])
+        except psycopg.errors.UndefinedTable:
+            raise Refusing(
+                f"{connector.server} has no table {table} any more, by which its capture is told what to read.",
+                hint=f"start the app again, or: {create_signals(table)}; "
+                f"ALTER PUBLICATION {quoted(connector.slot)} ADD TABLE {table};",
+            ) from None
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise _denied(connector, error, f"SELECT, INSERT, DELETE ON {table}") from None
     return chosen
+
+
+def create_signals(table: str) -> str:
+    """The statement that makes the table of signals."""
+    return f"create table {table} (id varchar(64) primary key, type varchar(32) not null, data text)"
 
 
 def health(connector: Connector, offset: Mapping[str, Any] | None) -> Health:
@@ -115,6 +133,7 @@ def health(connector: Connector, offset: Mapping[str, Any] | None) -> Health:
     return Health(
         slot.lag_bytes,
         slot.retained_bytes,
+        slot.confirmed_lsn if slot.exists else None,
         slot.keep_bytes,
         refusal=_refusal(connector, slot, offset),
         beat=beat,
@@ -139,7 +158,11 @@ def _beat(connection: Connection, connector: Connector) -> int | None:
     found = connection.execute("select to_regclass(%s)", [table]).fetchone()
     if found is None or found[0] is None:
         return None
-    row = connection.execute(f"select (extract(epoch from beat) * 1000000)::bigint from {table}".encode()).fetchone()
+    statement = f"select (extract(epoch from beat) * 1000000)::bigint from {table}"
+    try:
+        row = connection.execute(statement.encode()).fetchone()
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise _denied(connector, error, f"SELECT, UPDATE ON {table}") from None
     return None if row is None else int(row[0])
 
 
@@ -219,7 +242,29 @@ def own_schema(connection: Connection, connector: Connector) -> str:
     return str(row[0]) if row else _source(connector).schema
 
 
-def _unreachable(source: Postgres, error: psycopg.OperationalError) -> Unreachable:
+def _failed(source: Postgres, error: psycopg.Error) -> HeadraceError:
+    """What went wrong as it was asked."""
+    is_away = isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
+    if is_away and (error.sqlstate or _AWAY[0])[:2] in _AWAY:
+        return _unreachable(source, error)
+    return Refusing(
+        f"{source.server} does not do what capture asks of it.",
+        detail=error_line(error),
+        hint=f"start the app again: what user {source.user!r} lacks there is told then, with the statements that grant "
+        "it, and our tables that are missing are made",
+    )
+
+
+def _denied(connector: Connector, error: psycopg.Error, rights: str) -> Refusing:
+    user = connector.source.user
+    return Refusing(
+        f"{connector.server} does not let user {user!r} do what capture needs.",
+        detail=error_line(error),
+        hint=f"GRANT {rights} TO {quoted(user)};",
+    )
+
+
+def _unreachable(source: Postgres, error: psycopg.Error) -> Unreachable:
     text = error_line(error)
     if "password authentication failed" in text or "no password supplied" in text:
         return Unreachable(

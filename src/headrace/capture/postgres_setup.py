@@ -16,6 +16,7 @@ from headrace.capture.connectors import Connector
 from headrace.capture.declarations import Captured, Postgres
 from headrace.capture.postgres import (
     Connection,
+    create_signals,
     error_line,
     open_database,
     own_schema,
@@ -203,7 +204,7 @@ def _setup(connection: Connection, connector: Connector) -> list[str]:
     beats = f"{quoted(schema)}.{quoted(connector.heartbeat_table)}"
     todo = []
     if not _exists(connection, schema, connector.signal_table):
-        todo.append(f"create table {signals} (id varchar(64) primary key, type varchar(32) not null, data text)")
+        todo.append(create_signals(signals))
     if not _exists(connection, schema, connector.heartbeat_table):
         todo.append(f"create table {beats} (id int primary key, beat timestamptz not null)")
         todo.append(f"insert into {beats} values (1, now()) on conflict do nothing")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headrace.errors import HeadraceError, ServerAway
 
-__all__ = ["Problem", "Unreachable", "refused"]
+__all__ = ["DATABASE_TROUBLE", "Problem", "Refusing", "Unreachable", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,14 @@ class Problem:
 
 class Unreachable(ServerAway):
     """A database that does not answer, or does not let us in."""
+
+
+class Refusing(HeadraceError):
+    """A database that answers, and does not do what it is asked for."""
+
+
+DATABASE_TROUBLE = (Unreachable, Refusing)
+"""What is one database's fault: no reason to disturb captures of others."""
 
 
 def refused(server: str, problems: Iterable[Problem]) -> HeadraceError:

@@ -58,6 +58,7 @@ def _forget(cluster: Cluster, app: str) -> None:
     for kind in (
         "capture",
         "capture-new",
+        "capture-torn",
         "capture-sweep",
         "capture-paused",
         "capture-truncate",

@@ -100,7 +100,7 @@ class CaptureRun:
         if self._listener.ident is not None:
             self._listener.join(5.0)
         self._publish_sqlite()
-        self._catalog.flush(2.0)
+        self._catalog.drain()
         self._unlock()
 
     @property

@@ -12,6 +12,7 @@ refused), and not what Connect remembers: one that a crash left stopped is resum
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -22,13 +23,14 @@ from headrace.capture import databases
 from headrace.capture.beats import Beats
 from headrace.capture.connectors import Connector, captures
 from headrace.capture.declarations import Captured, DatabaseSource, Snapshot
+from headrace.capture.errands import Errands
 from headrace.capture.fencing import fence
 from headrace.capture.first_snapshot import FirstSnapshot
 from headrace.capture.health import boundless
 from headrace.capture.jars import ensure_installed
 from headrace.capture.keeping import ensure_topics
 from headrace.capture.positions import Positions, stored_offset
-from headrace.capture.problems import Unreachable
+from headrace.capture.problems import DATABASE_TROUBLE
 from headrace.capture.rest import RestRefused, patiently
 from headrace.capture.settings import CaptureSettings
 from headrace.capture.snapshots import Snapshots
@@ -76,6 +78,7 @@ class Supervisor:
                 connector,
                 FirstSnapshot(self.cluster, self._catalog, connector),
                 Beats(self.cluster, self._catalog, connector),
+                Errands(self.cluster, self._catalog, connector),
                 settings,
                 pid,
             )
@@ -158,7 +161,7 @@ class Supervisor:
         for status in self.statuses:
             status.state = "stopped"
         self._publish()
-        self._catalog.flush(2.0)
+        self._catalog.drain()
         if self._positions is not None:
             self._positions.close()
 
@@ -168,6 +171,7 @@ class Supervisor:
         paused = read_catalog(self.cluster, _PAUSED)
         for watched in self._watched:
             watched.is_paused = f"{self.app}/{watched.connector.name}" in paused
+            watched.errands.read()
             self._settle(watched)
             watched.first.note()
             watched.truncations = databases.truncations(watched.connector, self.cluster, self._catalog)
@@ -215,24 +219,16 @@ class Supervisor:
             for table in connector.tables:
                 known = captures(before, table)
                 if not known and isinstance(table.source, DatabaseSource) and table.source.snapshot == Snapshot.INITIAL:
-                    self._catalog.put(f"capture-new/{self.app}/{table.name}", {"at": iso_now()})
-            self._catalog.flush()
+                    watched.errands.note_table(table)
             rest.stop_and_wait(connector.name, self.stop_asked)  # or it would take, and lose, what the new one is told
             patiently(lambda: rest.put_config(connector.name, wanted), self.stop_asked)
             self._settle(watched)
         if before is None and watched.is_to_run:
             return
-        self._read_new_tables(watched)
+        with contextlib.suppress(*DATABASE_TROUBLE):  # the next look tries again, and says what is wrong
+            watched.tell_of_tables(self._told)
         have = rest.resume if watched.is_to_run else rest.stop
         patiently(lambda: have(connector.name), self.stop_asked)
-
-    def _read_new_tables(self, watched: Watched) -> None:
-        new = read_catalog(self.cluster, "capture-new")
-        for table in watched.connector.tables:
-            if f"{self.app}/{table.name}" in new:
-                watched.signal(table, "snapshot")
-                self._catalog.put(f"capture-new/{self.app}/{table.name}", None)
-                self._told(f"table {table.name} is new to its connector: its rows are read while changes go on")
 
     def _settle(self, watched: Watched) -> None:
         """While its task does not run: end what the task has left open, mend what it tore."""
@@ -241,7 +237,9 @@ class Supervisor:
             missing = mend(self.cluster, table.topic) if table.outbox is None else None
             if missing is not None:
                 self._told(f"table {table.name}: its end was torn, and the row {missing} is read again")
-                watched.read_row(table, missing)
+                watched.errands.note_row(table, missing)
+        with contextlib.suppress(*DATABASE_TROUBLE):  # the next look tries again, and says what is wrong
+            watched.tell_of_rows()
 
     def _drop_strangers(self, worker: ConnectWorker) -> None:
         """Connectors of databases that the app no longer captures are stopped; their slots are told of."""
@@ -273,23 +271,20 @@ class Supervisor:
         connector = watched.connector
         seen, offset = self._see(worker, watched)
         watched.offset = offset or watched.offset
-        database_away = None
-        try:
-            watched.look_at_health(offset)
-        except Unreachable as away:
-            database_away = str(away)
+        watched.try_to_look(offset, self._told)
         self._have_it_as_wanted(worker, watched, seen.state)
         if watched.refusal is not None:
-            watched.describe(seen.state, database_away, self.snapshots, worker.pid, self._told)
+            watched.describe(seen.state, self.snapshots, worker.pid, self._told)
             watched.fail(f"{watched.refusal}. {WAYS_OUT}")
             return Action.NOTHING
         moved = self._ends(watched)
-        judged = database_away is None and moved is not None and watched.is_to_run
+        judged = watched.trouble is None and moved is not None and watched.is_to_run
         progress = {**(moved or {}), connector.heartbeat_topic: watched.offset}
-        action = watched.watchdog.look(Seen(seen.answers, seen.state, moved, progress, judged), time.monotonic())
+        found = Seen(seen.answers, seen.state, moved, progress, watched.unconfirmed, judged)
+        action = watched.watchdog.look(found, time.monotonic())
         if action is Action.RESTART_TASK:
             action = self._restart_task(worker, watched, seen.state)
-        watched.describe(seen.state, database_away, self.snapshots, worker.pid, self._told)
+        watched.describe(seen.state, self.snapshots, worker.pid, self._told)
         if seen.state == "RUNNING" and watched.first.is_to_be_closed(watched.offset):
             self._close_first_snapshot(worker, watched)
         if seen.state == "RUNNING" and watched.truncations is not None and watched.truncations.are_due(watched.offset):

@@ -3,9 +3,10 @@
 Debezium makes several records of one change of a row: a deletion and its tombstone; of a new primary key the old key's
 deletion, its tombstone, and the new key's row. All carry one position. If the records of one change fall into two
 transactions and the worker is killed between them, the position says that the change was processed, and the rest never
-comes: seen with 3.7.0.Final, a row with a new key was lost. So before a worker starts, and before a task that failed or
-was stopped goes on, the end of each topic is looked at: a deletion gets the tombstone that it lacks, and a row whose
-new key did not come is read from the table.
+comes: seen with 3.7.0.Final, a row with a new key was lost. Our task for PostgreSQL writes them together (``java/``);
+Debezium's for MariaDB and MySQL does not. So before a worker starts, and before a task that failed or was stopped goes
+on, the end of each topic is looked at: a deletion gets the tombstone that it lacks, and a row whose new key did not
+come is read from the table.
 """
 
 from __future__ import annotations

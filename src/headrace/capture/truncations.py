@@ -9,20 +9,20 @@ catalog (``capture-truncate``); doing it twice does no harm.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
-
-import pymysql
 
 from headrace.capture.binlog import Place, Truncation, end_of_log, truncate_count, truncations
 from headrace.capture.connectors import Connector
 from headrace.capture.declarations import Captured, MariaDB
 from headrace.capture.deletions import delete_keys
 from headrace.capture.mariadb import open_database
-from headrace.capture.problems import Unreachable
+from headrace.capture.problems import DATABASE_TROUBLE, Refusing
 from headrace.capture.reading import keyed
+from headrace.errors import ServerAway
 from headrace.feed.catalog import Catalog, read_catalog
 from headrace.feed.cluster import Cluster
 
@@ -60,7 +60,7 @@ class Truncations:
     def __init__(self, cluster: Cluster, catalog: Catalog, connector: Connector) -> None:
         self._cluster, self._catalog, self._connector = cluster, catalog, connector
         self._tables = {table.source.table_name: table for table in connector.tables if table.outbox is None}
-        self._searched = Place(0, 0)
+        self._searched: Place | None = None
         self._count: int | None = None
         self._search_until = self._saved_at = 0.0
         self._pending: list[Truncation] = []
@@ -74,16 +74,18 @@ class Truncations:
             self._searched = Place(*found["searched"])
             self._pending = [Truncation(name, Place(*at), Place(*end)) for name, at, end in found["pending"]]
             return
-        with open_database(self._source) as connection:
-            end = Place.of(*end_of_log(connection))
-        self._searched = end if offset is None else Place.of(offset.get("file"), offset.get("pos"))
-        self._save()
+        self._searched = None if offset is None else Place.of(offset.get("file"), offset.get("pos"))
+        if offset is None:
+            with contextlib.suppress(*DATABASE_TROUBLE), open_database(self._source) as connection:
+                self._searched = Place.of(*end_of_log(connection))
+        if self._searched is not None:  # or it is where the log ends at the first look
+            self._save()
 
     def are_due(self, offset: Mapping[str, Any] | None) -> bool:
         """Whether the connector is past any. The server is looked at for new ones."""
         try:
             self._search()
-        except (Unreachable, pymysql.MySQLError):
+        except (Refusing, ServerAway):  # of the database or of the log: what was not noted is searched for again
             self._count = None  # it may be started anew, and count anew
         self._due = []
         if offset is not None and not offset.get("snapshot"):
@@ -109,7 +111,7 @@ class Truncations:
                 self._count, self._search_until = count, now + SEARCHED_ON_S
             known = len(self._pending)
             if now < self._search_until:
-                for one in truncations(connection, self._searched, end):
+                for one in truncations(connection, self._searched or end, end):
                     table = self._named(one.table)
                     if table is not None:
                         self._pending.append(one._replace(table=table))

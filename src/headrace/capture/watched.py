@@ -9,14 +9,17 @@ from headrace.capture import databases
 from headrace.capture.beats import Beats
 from headrace.capture.connectors import Connector
 from headrace.capture.declarations import Captured
+from headrace.capture.errands import Errands
 from headrace.capture.first_snapshot import FirstSnapshot
 from headrace.capture.health import Health, alarm
 from headrace.capture.positions import age_s
+from headrace.capture.problems import DATABASE_TROUBLE, Unreachable
 from headrace.capture.rest import cause_of
 from headrace.capture.settings import CaptureSettings
 from headrace.capture.snapshots import Snapshots
 from headrace.capture.status import TableStatus
 from headrace.capture.watchdog import Seen, Watchdog
+from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
     from headrace.capture.truncations import Truncations
@@ -31,7 +34,13 @@ class Watched:
     """A connector and what is known of it."""
 
     def __init__(
-        self, connector: Connector, first: FirstSnapshot, beats: Beats, settings: CaptureSettings, pid: int
+        self,
+        connector: Connector,
+        first: FirstSnapshot,
+        beats: Beats,
+        errands: Errands,
+        settings: CaptureSettings,
+        pid: int,
     ) -> None:
         self.connector = connector
         self.schema = ""
@@ -44,7 +53,9 @@ class Watched:
         self.health = Health()
         self.offset: dict[str, Any] | None = None
         self.partitions: dict[str, list[int]] = {}
-        self.first, self.beats = first, beats
+        self.first, self.beats, self.errands = first, beats, errands
+        self.trouble: HeadraceError | None = None
+        """What its database did not do when it was asked last."""
         self.truncations: Truncations | None = None
         self.error: str | None = None
         self.tables = {
@@ -63,6 +74,14 @@ class Watched:
     def is_to_run(self) -> bool:
         """Whether it should run now."""
         return not self.is_paused and self.refusal is None
+
+    @property
+    def unconfirmed(self) -> int | None:
+        """Up to where its database was told that it is captured, if a transaction that ends behind that is stored."""
+        offset, confirmed = self.offset or {}, self.health.confirmed
+        if confirmed is None or offset.get("snapshot") or int(offset.get("lsn_commit") or 0) <= confirmed:
+            return None
+        return confirmed
 
     def seen(self, status: Mapping[str, Any], port: int) -> Seen:
         """What Connect says of it. What it said of a worker that is gone does not count."""
@@ -83,6 +102,32 @@ class Watched:
         self.refusal = self.refusal or self.health.refusal or self.beats.refusal(self.health)
         if self.refusal is None:
             self.beats.note(self.health, offset)
+
+    def try_to_look(self, offset: Mapping[str, Any] | None, told: Callable[[str], None]) -> None:
+        """The same, and say what is still to be said. What fails is its ``trouble``, and tried again the next time."""
+        before, self.trouble = self.trouble, None
+        try:
+            self.look_at_health(offset)
+            if self.errands.are_due:
+                self.tell_of_rows()
+                self.tell_of_tables(told)
+        except DATABASE_TROUBLE as trouble:
+            self.trouble = trouble
+            if not isinstance(trouble, Unreachable) and str(trouble) != str(before):
+                told(str(trouble))
+
+    def tell_of_rows(self) -> None:
+        """Have the rows read that were cut off."""
+        self.errands.tell_of_rows(self.read_row)
+
+    def tell_of_tables(self, told: Callable[[str], None]) -> None:
+        """Have the tables read that are new to the connector."""
+
+        def read_table(table: Captured) -> None:
+            self.signal(table, "snapshot")
+            told(f"table {table.name} is new to its connector: its rows are read while changes go on")
+
+        self.errands.tell_of_tables(read_table)
 
     def signal(self, table: Captured, action: str) -> None:
         """Have a table read again, while changes go on (``snapshot``), or ``stop``, ``hold`` or ``go`` on with that."""
@@ -105,7 +150,6 @@ class Watched:
     def describe(
         self,
         state: str,
-        away: str | None,
         snapshots: Snapshots,
         worker_pid: int,
         told: Callable[[str], None],
@@ -121,8 +165,10 @@ class Watched:
             reading = busy or (offset is not None and bool(offset.get("snapshot")))
             flowing = "snapshot" if reading else "streaming" if offset is not None else "starting"
             words = {"RUNNING": flowing, "PAUSED": "paused", "STOPPED": "paused", "FAILED": "failed"}
-            one.state = "waiting" if away is not None else words.get(state, "starting")
-            one.last_error = away or self.error
+            one.state = words.get(state, "starting")
+            if self.trouble is not None:
+                one.state = "waiting" if isinstance(self.trouble, Unreachable) else "failed"
+            one.last_error = str(self.trouble) if self.trouble is not None else self.error
             one.lag_bytes, one.slot_bytes = self.health.lag_bytes, self.health.retained_bytes
             one.lag_seconds = age_s(offset)
             if warning is not None and one.alarm is None:

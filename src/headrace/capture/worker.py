@@ -1,8 +1,8 @@
 """The Connect worker: one JVM with Kafka Connect in distributed mode, exactly-once source support on.
 
-It is a child that dies with us. Its files are in one folder: ``worker.properties`` (readable by the owner alone: it may
-hold the log's password), ``log4j2.properties``, ``worker.log``, ``notifications.log`` (how snapshots go), ``plugins``
-(links to Debezium's jars, with ours beside them). Passwords of databases are in its environment and nowhere else;
+It is a child that dies with us. Its files are in one folder: ``worker.properties`` (readable by the owner alone),
+``log4j2.properties``, ``worker.log``, ``notifications.log`` (how snapshots go), ``plugins`` (links to Debezium's jars,
+with ours beside them). Passwords, of databases and of the log, are in its environment and nowhere else; that file and
 connectors refer to them (``${env:NAME}``). Its REST interface listens on a free loopback port.
 
 ``connect.jar`` and ``connect-postgres.jar`` are ours: built from ``java/`` by ``scripts/capture-jars``.
@@ -158,8 +158,8 @@ def _ensure_translatable(client: Mapping[str, str]) -> None:
 
 
 def hidden(access: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Settings of Java's clients as a connector's configuration may hold them, which is a record that others can read:
-    with references in place of secrets; and the secrets, for the worker's environment."""
+    """Settings of Java's clients as files and a connector's configuration may hold them, which is a record that others
+    can read: with references in place of secrets; and the secrets, for the worker's environment."""
     secret = {name: f"HEADRACE_SECRET_LOG_{number}" for number, name in enumerate(_SECRET) if name in access}
     told = {name: f"${{env:{secret[name]}}}" if name in secret else value for name, value in access.items()}
     return told, {variable: access[name] for name, variable in secret.items()}
@@ -167,7 +167,7 @@ def hidden(access: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
 
 def worker_properties(settings: WorkerSettings, port: int) -> dict[str, str]:
     """The worker's own configuration."""
-    access = java_client_settings(settings.client)
+    access, _ = hidden(java_client_settings(settings.client))
     json = "headrace.connect.ChangeConverter"
     topics = {
         f"{kind}.storage.{name}": value

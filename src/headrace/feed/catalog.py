@@ -14,6 +14,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Producer, TopicPartition
 
+from headrace.errors import ServerAway
 from headrace.feed.cluster import Cluster
 from headrace.feed.topics import CATALOG, MARKS, ensure_topic, read_table
 
@@ -44,6 +45,7 @@ class Catalog:
 
     def __init__(self, cluster: Cluster) -> None:
         ensure_topic(cluster, CATALOG)
+        self._cluster = cluster
         self._producer = Producer(cluster.config(enable_idempotence=True, linger_ms=5))
 
     def put(self, key: str, value: Mapping[str, Any] | None) -> None:
@@ -56,10 +58,18 @@ class Catalog:
         """Take away the marks of queries that are no more."""
         for key in keys:
             self._producer.produce(MARKS, key=key, value=None)
-        self.flush()
+        self.drain(10.0)
 
     def flush(self, patience_s: float = 10.0) -> None:
-        """Wait until everything is written."""
+        """Wait until everything is written; raises if it is not by then."""
+        if self._producer.flush(patience_s):
+            raise ServerAway(
+                f"what is noted in {CATALOG!r} could not be written within {patience_s:.0f} s.",
+                hint=f"Is the broker at {self._cluster.bootstrap} up?",
+            )
+
+    def drain(self, patience_s: float = 2.0) -> None:
+        """At an end: wait a little for what is still to be written."""
         self._producer.flush(patience_s)
 
 

@@ -38,7 +38,8 @@ def topic_settings(declared: Stream | TableDeclaration) -> dict[str, str]:
 def ensure_input_topic(cluster: Cluster, declared: Stream | TableDeclaration, told: Callable[[str], None]) -> None:
     """Make the topic of a stream or table if it is not there. One of somebody else's that loses versions is told of."""
     wanted = topic_settings(declared)
-    ensure_topic(cluster, declared.topic, -1, wanted)
+    is_captured = isinstance(declared, TableDeclaration) and declared.capture is not None
+    ensure_topic(cluster, declared.topic, 1 if is_captured else -1, wanted)
     if isinstance(declared, TableDeclaration) and declared.history and declared.capture is None:
         found = settings_of_topic(cluster, declared.topic)
         if versions_lost(found) or lets_go(found):

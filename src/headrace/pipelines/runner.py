@@ -191,7 +191,7 @@ class Runner:
         for deliverer in self._deliverers:
             deliverer.join(max(0.1, deadline - time.monotonic()))
         if self._lock is not None:  # else there is nothing that it could have said
-            self._catalog.flush(2.0)
+            self._catalog.drain()
             os.close(self._lock)
             self._lock = None
 

@@ -19,6 +19,9 @@ public final class Resuming {
         inATransaction();
         interleavedTransactions();
         theFirstTransactionAfterTheSnapshot();
+        atTheBeginningOfATransaction();
+        messages();
+        anIncrementalSnapshotGoesOn();
         atACommit();
         heartbeatsKeepTheStoredPosition();
         aRecordWithoutAPosition();
@@ -64,14 +67,52 @@ public final class Resuming {
                 written(resumption, row("a", 7, 200, 1, 100), row("b", 8, 120, 1, 300), row("c", 8, 220, 1, 300)));
     }
 
-    /** No commit was seen yet: it begins where the snapshot was. */
+    /** No commit was seen yet, and none was before: what the transaction ends with is behind it, so it comes whole. */
     private static void theFirstTransactionAfterTheSnapshot() {
-        Map<String, Object> stored = position(7L, 200, 1L, null, "INSERT");
-        stored.put("lsn_proc", 90L);
+        Resumption resumption = new Resumption(position(7L, 200, 1L, null, "INSERT"));
+        same(200L, resumption.position().get("lsn"));
+        same(200L, resumption.position().get("lsn_commit"));
+        same("COMMIT", resumption.position().get("messageType"));
+        same(
+                List.of("c"),
+                written(resumption, row("a", 7, 190, 1, 200), row("b", 7, 200, 1, 200), row("c", 7, 201, 1, 200)));
+    }
+
+    /** A heartbeat came right then. The beginning has the place of the first row, and none is counted there yet. */
+    private static void atTheBeginningOfATransaction() {
+        Resumption resumption = new Resumption(position(7L, 200, null, 100L, "BEGIN"));
+        same(100L, resumption.position().get("lsn"));
+        same("COMMIT", resumption.position().get("messageType"));
+        same(List.of("a", "b"), written(resumption, row("a", 7, 200, 1, 100), row("b", 7, 200, 2, 100)));
+    }
+
+    /** One of a transaction counts nothing, and has what was counted before. One of none is between transactions. */
+    private static void messages() {
+        Resumption within = new Resumption(position(7L, 220, 3L, 100L, "MESSAGE"));
+        same(100L, within.position().get("lsn"));
+        same(
+                List.of("b", "c"),
+                written(within, row("a", 7, 210, 3, 100), row("b", 7, 230, 1, 100), row("c", 7, 230, 2, 100)));
+        Resumption between = new Resumption(position(null, 250, null, 250L, "MESSAGE"));
+        same(250L, between.position().get("lsn"));
+        same(List.of("a"), written(between, row("a", 8, 120, 1, 250)));
+    }
+
+    /** Debezium is told how far one is, as it was stored. */
+    private static void anIncrementalSnapshotGoesOn() {
+        Map<String, Object> stored = position(7L, 200, 2L, 100L, "INSERT");
+        Map<String, Object> reached = Map.of(
+                "incremental_snapshot_collections", "[{\"incremental_snapshot_collections_id\":\"public.t\"}]",
+                "incremental_snapshot_primary_key", "aced", "incremental_snapshot_maximum_key", "aced0005");
+        stored.putAll(reached);
         Resumption resumption = new Resumption(stored);
-        same(90L, resumption.position().get("lsn"));
-        same(90L, resumption.position().get("lsn_commit"));
-        same(List.of("b"), written(resumption, row("a", 7, 200, 1, 90), row("b", 7, 201, 1, 90)));
+        same(100L, resumption.position().get("lsn"));
+        reached.forEach((name, value) -> same(value, resumption.position().get(name)));
+        SourceRecord early = record(HEARTBEATS, "early", position(null, 100, null, 100L, "COMMIT"));
+        List<SourceRecord> found =
+                resumption.unwritten(List.of(early, row("a", 7, 200, 2, 100), row("b", 7, 200, 3, 100)), HEARTBEATS);
+        same(List.of("early", "b"), keys(found));
+        same(stored, found.get(0).sourceOffset());
     }
 
     /** All of the transaction is written, and nothing of the next. */

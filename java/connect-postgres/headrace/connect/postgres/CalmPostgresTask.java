@@ -22,13 +22,15 @@ import org.apache.kafka.connect.source.SourceTaskContext;
  * the record and its position is committed, so the position of such a record is stored: that one is confirmed. A record
  * that was left out is told of too, without a place in the log. Its position is not stored, and not confirmed.
  *
- * <p>What is put off is done by a later poll. Where a task goes on is said by {@link Resumption}.
+ * <p>What is put off is done by a later poll. Where a task goes on is said by {@link Resumption}; that no change is
+ * written in part is seen to by {@link WholeChanges}.
  */
 public final class CalmPostgresTask extends PostgresConnectorTask {
     private static final long BETWEEN_NS = 1_000_000_000L;
 
     private SourceRecord stored;
     private long confirmedAt = System.nanoTime() - BETWEEN_NS;
+    private final WholeChanges whole = new WholeChanges();
     private ResumptionContext positions;
     private String heartbeats;
 
@@ -50,7 +52,13 @@ public final class CalmPostgresTask extends PostgresConnectorTask {
 
     @Override
     public List<SourceRecord> doPoll() throws InterruptedException {
-        return positions.resumption().unwritten(super.doPoll(), heartbeats);
+        return whole.of(positions.resumption().unwritten(super.doPoll(), heartbeats));
+    }
+
+    @Override
+    protected void doStop() {
+        whole.forget();
+        super.doStop();
     }
 
     @Override
