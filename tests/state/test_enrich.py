@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 
 import polars as pl
@@ -28,9 +29,10 @@ def enriching(as_of: str | None, missing: str, wait: int = 0, history: int | Non
 
 
 def given_rows(events, versions):
-    """Rows by input: an event's ``then`` is a while before it; the number of a version is its place in the topic."""
+    """Rows by input: an event's ``then`` is a while before it, or a little after; the number of a version is its place
+    in the topic."""
     return {
-        "stream": [(n, key, at - n * 7 % 20, at) for n, (key, at) in enumerate(events)],
+        "stream": [(n, key, at + 3 - n * 7 % 20, at) for n, (key, at) in enumerate(events)],
         "table": [(key, n, gone, str(n), at) for n, (key, gone, at) in enumerate(versions)],
     }
 
@@ -49,9 +51,24 @@ def valid(versions, key, at):
     return versions[max(known)[1]]
 
 
+def ahead(event, as_of):
+    """Whether an event looks at a time after its own."""
+    _, key, then, at = event
+    return as_of == "then" and key is not None and then > at
+
+
+def buried(bucket):
+    """The numbers of the events that are dead, each for looking ahead."""
+    letters = [letter for frame in bucket.dead for letter in frame.to_dicts()]
+    assert all(letter["reason"] == "as-of-ahead" for letter in letters)
+    return sorted(json.loads(letter["row"])["_id"] for letter in letters)
+
+
 def expected(batches, rows, as_of, missing):
     versions, found = in_table_order(batches), []
     for n, key, then, at in rows["stream"]:
+        if ahead((n, key, then, at), as_of):
+            continue
         version = valid(versions, key, then if as_of == "then" else at)
         if version is not None:
             found.append((n, key, then, at, version[1], version[3]))
@@ -68,6 +85,7 @@ def test_every_event_sees_the_version_that_was_valid_at_its_time(events, version
     bucket = Bucket(enriching(as_of, missing))
     out = run(bucket, batches, SCHEMAS, "at")
     assert sorted(out) == expected(batches, rows, as_of, missing)
+    assert buried(bucket) == [event[0] for event in rows["stream"] if ahead(event, as_of)]
     assert bucket.rows("held").is_empty()
 
 
@@ -80,9 +98,9 @@ def in_turn(batches, as_of, missing, wait, history):
         bound = now - history if history is not None else now if as_of == "at" else -(10**9)
         known, ever, left = known + part["table"], ever + part["table"], []
         touched = {row[0] for row in part["table"]}
-        for event in open_ + part["stream"]:
+        for event in open_ + [event for event in part["stream"] if not ahead(event, as_of)]:
             key, at, time = event[1], event[asks], event[3]
-            if key is not None and min(at, time) > now:
+            if key is not None and at > now:
                 left.append(event)
                 continue
             version, waits = valid(known, key, at), missing == "wait" and key is not None
@@ -183,6 +201,17 @@ def test_without_a_time_an_event_sees_the_latest_version_at_once(events, version
             waiting = [row for row in waiting + part["stream"] if row[1] is not None and latest.get(row[1]) is None]
     assert sorted(out) == sorted(expect)
     assert sorted(bucket.rows("versions")["name"].to_list()) == sorted(key for key, row in latest.items() if row)
+
+
+def test_what_an_event_sees_that_looks_ahead_of_its_time_is_not_left_to_chance():
+    """At 5 it asks for what holds at 50: as it comes, or read again when all versions are there, it is dead."""
+    version = frame([("a", 7, False, "7", 40)], CHANGES)
+    event, nothing = frame([(1, "a", 50, 5)], STREAM), {name: frame([], kind) for name, kind in SCHEMAS.items()}
+    live, replay = Bucket(enriching("then", "null")), Bucket(enriching("then", "null"))
+    assert live.step({**nothing, "stream": event}, us(0)).is_empty()
+    assert live.step({**nothing, "table": version}, us(60)).is_empty()
+    assert replay.step({"stream": event, "table": version}, None).is_empty()
+    assert buried(live) == buried(replay) == [1]
 
 
 def test_versions_that_no_event_can_ask_for_are_let_go():

@@ -93,6 +93,8 @@ class Planned:
     """Whether it has session windows whose partial results are shown."""
     net: bool = False
     """Whether its rows are the net changes of a table (``changelog``)."""
+    remarks: tuple[str, ...] = ()
+    """What the user is told of it when the app starts."""
 
     @property
     def written(self) -> tuple[str, ...]:
@@ -122,7 +124,9 @@ def planned(spark: SparkSession, app: App) -> dict[str, Planned]:
     found: dict[str, Planned] = {}
     for query in app.queries:
         inputs = sources(app, found, {})
-        plan = _planned(query, built(spark, query, inputs, lambda one: empty(spark, one)))
+        known = Building(query.id)
+        plan = _planned(query, built(spark, query, inputs, lambda one: empty(spark, one), known))
+        plan = replace(plan, remarks=tuple(known.remarks))
         if not plan.sessions:
             _ensure_streams(spark, plan, inputs)
         found[query.name] = plan
