@@ -8,6 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,6 +39,7 @@ EVENT = st.tuples(
     st.decimals(-5, 5, places=2) | st.none(),
     st.sampled_from(["x", "y", "z"]) | st.none(),
 )
+NAN = float("nan")
 COLUMNS = {"group": pl.String(), "flag": pl.Boolean(), **VALUES}
 
 
@@ -135,3 +137,17 @@ def test_when_the_least_values_go_the_next_is_found_among_all_that_stay():
     for n in range(1, 9):
         result.take(stage.step({"rows": frame([("a", n, True), ("a", 20 - n, True)], columns)}))
         assert result.rows["a",] == {"group": "a", "least": n + 1, "most": 19 - n}
+
+
+@pytest.mark.parametrize("retracts", [False, True])
+def test_the_least_and_greatest_leave_nan_out_of_events_as_of_tables(retracts):
+    columns = {"group": pl.String(), "real": pl.Float64()} | ({DELETED: pl.Boolean()} if retracts else {})
+    measures = {"least": Measure("min", "real"), "most": Measure("max", "real")}
+    operator = Groups({"group": pl.String()}, {"real": pl.Float64()}, measures, retracts=retracts)
+    stage, result = Stage(operator, {"rows": ("group",)}, random.Random(1)), Result(["group"], before=False)
+    for group, value, best in [("a", NAN, None), ("a", 2.0, 2.0), ("a", NAN, 2.0), ("b", NAN, None), ("b", NAN, None)]:
+        change = [(group, value, *([False] if retracts else []))]
+        found = stage.step({"rows": frame(change, columns)})
+        if len(found):
+            result.take(found)
+        assert result.rows[group,] == {"group": group, "least": best, "most": best}

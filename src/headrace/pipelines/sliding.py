@@ -152,8 +152,8 @@ class _Windows:
             case "avg":
                 return self._only_where_counted(self._sums(values).cast(pl.Float64) / self._counts(values), values)
             case "min" | "max":
-                numbers = values.fill_nan(None) if values.dtype.is_float() else values
-                return extremes(numbers, self.first, self.last, largest=aggregate.kind == "max")
+                without_nan = values.fill_nan(None) if values.dtype.is_float() else values
+                return extremes(without_nan, self.first, self.last, largest=aggregate.kind == "max")
             case "first" | "last":
                 return self._at_an_end(values, latest=aggregate.kind == "last")
             case "count_distinct":
