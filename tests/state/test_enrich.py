@@ -235,5 +235,26 @@ def test_history_is_kept_for_events_that_ask_for_an_older_time():
     assert len(bucket.rows("versions")) == 11
 
 
+def test_a_key_with_half_of_all_events_and_versions_finds_its_versions_as_the_others_do():
+    """20,000 events and versions in batches: every version of the key by every event of it would be 100 million."""
+    n, size, out = 20_000, 2_000, []
+    asked = ["a" if at % 2 else f"k{at % 97}" for at in range(n)]
+    events = [(at, asked[at], at, at) for at in range(n)]
+    versions = [(asked[-1 - at], at, at % 11 == 0, str(at), at) for at in range(n)]
+    bucket, nothing = Bucket(enriching("at", "null")), {name: frame([], kind) for name, kind in SCHEMAS.items()}
+    for begin in range(0, n, size):
+        delta = {"stream": frame(events[begin : begin + size], STREAM)}
+        delta["table"] = frame(versions[begin : begin + size], CHANGES)
+        out += bucket.step(delta, us(begin - 1)).select("_id", "rank").rows()
+    out += bucket.step(nothing, us(n)).select("_id", "rank").rows()
+    latest, expect = {}, []
+    for at in range(n):
+        key, rank, gone, *_ = versions[at]
+        latest[key] = None if gone else rank
+        expect.append((at, latest.get(asked[at])))
+    assert sorted(out) == expect
+    assert len(bucket.rows("versions").filter(pl.col("name") == "a")) <= size + 1
+
+
 def test_the_operator_travels_to_workers():
     assert pickle.loads(pickle.dumps(enriching("at", "null"))) == enriching("at", "null")
