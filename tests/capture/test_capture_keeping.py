@@ -86,11 +86,21 @@ def test_the_topic_of_a_captured_table_is_made_with_one_partition_whatever_the_l
 def test_the_topic_of_a_table_that_is_not_captured_is_left_alone_and_told_of(log: Headrace) -> None:
     cluster, told, app = Cluster(log.bootstrap, {}), list[str](), hr.App("shop")
     ensure_topic(cluster, "somebodys", 1, COMPACTED)
+    ensure_topic(cluster, "going", 1, {})
+    ensure_topic(cluster, "staying", 1, {"retention.ms": "-1"})
     app.table("somebodys", "id long", key="id", history=True)
     app.table("ours", "id long", key="id", history=True)
+    for name in ("going", "staying", "latest"):
+        app.table(name, "id long", key="id")
+    app.stream("events", "id long")
     for one in app:
         ensure_input_topic(cluster, one, told.append)  # type: ignore[arg-type]
     assert policy(cluster, "somebodys")[0] == "compact"
     assert policy(cluster, "ours") == ("delete", "-1")
-    (sentence,) = told
-    assert "headrace topic alter somebodys --set cleanup.policy=delete" in sentence
+    assert policy(cluster, "going") == ("delete", "604800000")
+    assert policy(cluster, "latest")[0] == "compact"
+    assert policy(cluster, "events") == ("delete", "604800000")
+    versions, rows = told
+    assert "headrace topic alter somebodys --set cleanup.policy=delete" in versions
+    assert "table going: its topic lets records go after a while" in rows
+    assert "headrace topic alter going --set cleanup.policy=compact" in rows

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 import signal
 from pathlib import Path
 
 import pytest
 
 import headrace as hr
+from headrace import F
 from headrace.errors import HeadraceError, InvalidDeclaration
 from headrace.pipelines.checkpoint import Checkpoint
 from headrace.pipelines.generations import ChangedQuery, CheckpointLost
@@ -203,6 +205,32 @@ def counts(orders):  # type: ignore[no-untyped-def]
 
 def raises(orders):  # type: ignore[no-untyped-def]
     return 1 / 0
+
+
+def in_windows_of_spark(orders):  # type: ignore[no-untyped-def]
+    return orders.groupBy(F.window("ordered_at", "1 minute")).agg(F.sum("amount"), hr.count_distinct("customer_id"))
+
+
+def of_no_column(orders):  # type: ignore[no-untyped-def]
+    return orders.select(hr.sum("amount").alias("total"))
+
+
+def test_an_aggregate_that_is_given_to_spark_is_told_with_its_line_and_what_to_say_instead() -> None:
+    says = {
+        in_windows_of_spark: "hr.count_distinct('customer_id') to Spark",
+        of_no_column: "hr.sum('amount') to Spark",
+    }
+    for function, sentence in says.items():
+        app = hr.App("shop")
+        app.stream("orders", ORDERS, event_time="ordered_at")
+        app.view(key="customer_id")(function)
+        with pytest.raises(InvalidDeclaration, match=re.escape(sentence)) as caught:
+            planned(shared_spark(), app)
+        assert caught.value.detail == f"{__file__}, line {function.__code__.co_firstlineno + 1}"
+        assert "hr.aggregate(..., by=[hr.tumbling(" in (caught.value.hint or "")
+        assert ("F.approx_count_distinct('customer_id')" in (caught.value.hint or "")) == (
+            function is in_windows_of_spark
+        )
 
 
 def test_a_mistake_in_a_function_is_found_before_a_query_starts(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_streams_join_whichever_comes_first_and_windows_follow(tmp_path: Path) -
 def test_an_order_is_priced_with_the_rate_of_its_time_and_windows_follow(tmp_path: Path) -> None:
     app = hr.App("shop")
     app.stream("orders", ORDERS, event_time="ordered_at")
-    app.table("rates", "id int, rate double, since timestamp", key="id", valid_from="since")
+    app.table("rates", "id int, rate double, since timestamp", key="id", valid_from="since", history=True)
 
     @app.view(key=["minute"])
     def taxes(orders, rates):  # type: ignore[no-untyped-def]
@@ -126,7 +126,7 @@ def test_windows_slide_and_operators_of_the_users_own_remind(tmp_path: Path) -> 
 def test_operators_in_event_time_follow_each_other_and_nothing_is_late_for_a_window(tmp_path: Path) -> None:
     app = hr.App("shop")
     app.stream("orders", ORDERS, event_time="ordered_at", lateness="5 seconds")
-    app.table("rates", "id int, rate double, since timestamp", key="id", valid_from="since")
+    app.table("rates", "id int, rate double, since timestamp", key="id", valid_from="since", history=True)
 
     @app.view(key=["minute"])
     def taxes(orders, rates):  # type: ignore[no-untyped-def]
@@ -246,6 +246,30 @@ def test_a_mistake_in_an_operator_is_told_with_its_line() -> None:
             planned(shared_spark(), app)
         assert caught.value.detail is not None
         assert caught.value.detail.startswith(f"{__file__}, line ")
+
+
+def test_an_enrichment_as_of_a_time_whose_table_forgets_is_told_with_its_line() -> None:
+    app = hr.App("shop")
+    app.stream("orders", ORDERS, event_time="ordered_at")
+    app.table("rates", "id int, rate double", key="id")
+    app.table("prices", "id int, price double", key="id", history=True)
+
+    @app.derive()
+    def priced(orders, rates, prices):  # type: ignore[no-untyped-def]
+        on = {"customer_id": "id"}
+        rated = hr.enrich(orders, rates, on=on, as_of="ordered_at")
+        return hr.enrich(rated, prices, on=on, as_of="ordered_at")
+
+    @app.derive()
+    def latest(orders, rates):  # type: ignore[no-untyped-def]
+        return hr.enrich(orders, rates, on={"customer_id": "id"})
+
+    plans = planned(shared_spark(), app)
+    (remark,) = plans["priced"].remarks
+    assert "only the latest version of a row of 'rates'" in remark
+    assert f"({__file__}, line " in remark
+    assert "history=True" in remark
+    assert plans["latest"].remarks == ()
 
 
 def test_what_the_documentation_shows_can_be_planned() -> None:

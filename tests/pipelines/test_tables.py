@@ -12,6 +12,7 @@ from headrace.errors import InvalidDeclaration
 from headrace.pipelines.plan import planned
 from headrace.testing import AppUnderTest, Crash, Deleted
 from headrace.testing.app import shared_spark
+from tests.pipelines.conftest import at
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
@@ -182,3 +183,18 @@ def test_groups_of_a_table_may_be_computed_and_types_are_known_before_anything_r
         ("most", "bigint"),
         ("mean", "double"),
     ]
+
+
+def test_distinct_counts_are_taken_of_windows_by_their_start(tmp_path: Path) -> None:
+    app = hr.App("shop")
+    app.stream("visits", "who string, at timestamp", event_time="at", lateness="1 minute")
+
+    @app.view(key=["minute"])
+    def visitors(visits):  # type: ignore[no-untyped-def]
+        return hr.aggregate(visits, by=[hr.tumbling("1 minute").start.alias("minute")], n=hr.count_distinct("who"))
+
+    with AppUnderTest(app, tmp_path) as run:
+        run.send(
+            "visits", *({"who": who, "at": at(second)} for who, second in [("a", 0), ("b", 59), ("a", 7), ("a", 60)])
+        )
+        assert run.view("visitors") == [{"minute": at(0), "n": 2}, {"minute": at(60), "n": 1}]

@@ -22,7 +22,7 @@ class Stage:
         self.buckets = [Bucket(operator) for _ in range(BUCKETS)]
 
     def step(self, inputs: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-        """One batch: what the buckets gave, in any order of buckets."""
+        """One batch: what the buckets gave, in any order of buckets. Some are attempted before that, in vain."""
         parts = {name: _sent(frame, self.by[name]) for name, frame in inputs.items()}
         outputs = []
         for number in self.chance.sample(range(BUCKETS), BUCKETS):
@@ -32,6 +32,8 @@ class Stage:
                 continue
             if self.chance.random() < 0.2:
                 bucket.lose_caches()
+            if self.chance.random() < 0.2:
+                bucket.step(delta, worker=self.chance.randrange(2), aborted=True)
             output = bucket.step(delta, worker=self.chance.randrange(2))
             if output is not None:
                 outputs.append(output)

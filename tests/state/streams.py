@@ -20,6 +20,8 @@ def us(seconds: int) -> int:
     return seconds * 1_000_000
 
 
+FATES = ["stay", "other worker", "lost", "again", "again elsewhere"]
+"""What befalls a batch: ``again`` is an attempt before it that Spark forgets, though the worker may not."""
 Rows = list[tuple[Any, ...]]
 """Rows whose last column is the event time in seconds."""
 
@@ -41,7 +43,7 @@ def deliveries(draw: st.DrawFn, streams: Mapping[str, Rows], tables: tuple[str, 
         part: dict[str, Rows] = {name: [] for name in streams}
         for name, row in arrival[begin : begin + size]:
             part[name].append(row)
-        batches.append((part, watermark, draw(st.sampled_from(["stay", "other worker", "lost"]))))
+        batches.append((part, watermark, draw(st.sampled_from(FATES))))
         times = [row[-1] for name, row in arrival[: begin + size] if name not in tables]
         watermark = max(times) - lateness - 1 if times else None
     ends = [(watermark, "stay"), (END, "lost"), (END, "stay")]
@@ -75,6 +77,9 @@ def run(bucket: Bucket, batches: list[Any], columns: Any, time: str) -> list[tup
         watermark_us = None if watermark is None else us(watermark)
         delta = {name: frame(rows, columns.get(name, columns)) for name, rows in part.items()}
         asked = bucket.wake_us
+        if fate.startswith("again"):
+            bucket.step(delta, watermark_us, worker=worker, aborted=True)
+        worker = 1 - worker if fate == "again elsewhere" else worker
         found = bucket.step(delta, watermark_us, worker=worker)
         due = asked is not None and watermark_us is not None and asked <= watermark_us
         if found is not None and len(found):

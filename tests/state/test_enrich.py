@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 
 import polars as pl
@@ -28,9 +29,10 @@ def enriching(as_of: str | None, missing: str, wait: int = 0, history: int | Non
 
 
 def given_rows(events, versions):
-    """Rows by input: an event's ``then`` is a while before it; the number of a version is its place in the topic."""
+    """Rows by input: an event's ``then`` is a while before it, or a little after; the number of a version is its place
+    in the topic."""
     return {
-        "stream": [(n, key, at - n * 7 % 20, at) for n, (key, at) in enumerate(events)],
+        "stream": [(n, key, at + 3 - n * 7 % 20, at) for n, (key, at) in enumerate(events)],
         "table": [(key, n, gone, str(n), at) for n, (key, gone, at) in enumerate(versions)],
     }
 
@@ -49,9 +51,24 @@ def valid(versions, key, at):
     return versions[max(known)[1]]
 
 
+def ahead(event, as_of):
+    """Whether an event looks at a time after its own."""
+    _, key, then, at = event
+    return as_of == "then" and key is not None and then > at
+
+
+def buried(bucket):
+    """The numbers of the events that are dead, each for looking ahead."""
+    letters = [letter for frame in bucket.dead for letter in frame.to_dicts()]
+    assert all(letter["reason"] == "as-of-ahead" for letter in letters)
+    return sorted(json.loads(letter["row"])["_id"] for letter in letters)
+
+
 def expected(batches, rows, as_of, missing):
     versions, found = in_table_order(batches), []
     for n, key, then, at in rows["stream"]:
+        if ahead((n, key, then, at), as_of):
+            continue
         version = valid(versions, key, then if as_of == "then" else at)
         if version is not None:
             found.append((n, key, then, at, version[1], version[3]))
@@ -68,6 +85,7 @@ def test_every_event_sees_the_version_that_was_valid_at_its_time(events, version
     bucket = Bucket(enriching(as_of, missing))
     out = run(bucket, batches, SCHEMAS, "at")
     assert sorted(out) == expected(batches, rows, as_of, missing)
+    assert buried(bucket) == [event[0] for event in rows["stream"] if ahead(event, as_of)]
     assert bucket.rows("held").is_empty()
 
 
@@ -80,9 +98,9 @@ def in_turn(batches, as_of, missing, wait, history):
         bound = now - history if history is not None else now if as_of == "at" else -(10**9)
         known, ever, left = known + part["table"], ever + part["table"], []
         touched = {row[0] for row in part["table"]}
-        for event in open_ + part["stream"]:
+        for event in open_ + [event for event in part["stream"] if not ahead(event, as_of)]:
             key, at, time = event[1], event[asks], event[3]
-            if key is not None and min(at, time) > now:
+            if key is not None and at > now:
                 left.append(event)
                 continue
             version, waits = valid(known, key, at), missing == "wait" and key is not None
@@ -185,6 +203,17 @@ def test_without_a_time_an_event_sees_the_latest_version_at_once(events, version
     assert sorted(bucket.rows("versions")["name"].to_list()) == sorted(key for key, row in latest.items() if row)
 
 
+def test_what_an_event_sees_that_looks_ahead_of_its_time_is_not_left_to_chance():
+    """At 5 it asks for what holds at 50: as it comes, or read again when all versions are there, it is dead."""
+    version = frame([("a", 7, False, "7", 40)], CHANGES)
+    event, nothing = frame([(1, "a", 50, 5)], STREAM), {name: frame([], kind) for name, kind in SCHEMAS.items()}
+    live, replay = Bucket(enriching("then", "null")), Bucket(enriching("then", "null"))
+    assert live.step({**nothing, "stream": event}, us(0)).is_empty()
+    assert live.step({**nothing, "table": version}, us(60)).is_empty()
+    assert replay.step({"stream": event, "table": version}, None).is_empty()
+    assert buried(live) == buried(replay) == [1]
+
+
 def test_versions_that_no_event_can_ask_for_are_let_go():
     """A rate that changes every second: one version behind the watermark is kept, and those after it."""
     bucket = Bucket(enriching("at", "null"))
@@ -204,6 +233,27 @@ def test_history_is_kept_for_events_that_ask_for_an_older_time():
     out = bucket.step({"stream": asked, "table": frame([], CHANGES)}, us(290))
     assert sorted(out.select("_id", "rank").rows()) == [(1, 250), (2, 190), (3, None)]
     assert len(bucket.rows("versions")) == 11
+
+
+def test_a_key_with_half_of_all_events_and_versions_finds_its_versions_as_the_others_do():
+    """20,000 events and versions in batches: every version of the key by every event of it would be 100 million."""
+    n, size, out = 20_000, 2_000, []
+    asked = ["a" if at % 2 else f"k{at % 97}" for at in range(n)]
+    events = [(at, asked[at], at, at) for at in range(n)]
+    versions = [(asked[-1 - at], at, at % 11 == 0, str(at), at) for at in range(n)]
+    bucket, nothing = Bucket(enriching("at", "null")), {name: frame([], kind) for name, kind in SCHEMAS.items()}
+    for begin in range(0, n, size):
+        delta = {"stream": frame(events[begin : begin + size], STREAM)}
+        delta["table"] = frame(versions[begin : begin + size], CHANGES)
+        out += bucket.step(delta, us(begin - 1)).select("_id", "rank").rows()
+    out += bucket.step(nothing, us(n)).select("_id", "rank").rows()
+    latest, expect = {}, []
+    for at in range(n):
+        key, rank, gone, *_ = versions[at]
+        latest[key] = None if gone else rank
+        expect.append((at, latest.get(asked[at])))
+    assert sorted(out) == expect
+    assert len(bucket.rows("versions").filter(pl.col("name") == "a")) <= size + 1
 
 
 def test_the_operator_travels_to_workers():

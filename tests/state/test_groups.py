@@ -8,6 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,6 +39,7 @@ EVENT = st.tuples(
     st.decimals(-5, 5, places=2) | st.none(),
     st.sampled_from(["x", "y", "z"]) | st.none(),
 )
+NAN = float("nan")
 COLUMNS = {"group": pl.String(), "flag": pl.Boolean(), **VALUES}
 
 
@@ -135,3 +137,41 @@ def test_when_the_least_values_go_the_next_is_found_among_all_that_stay():
     for n in range(1, 9):
         result.take(stage.step({"rows": frame([("a", n, True), ("a", 20 - n, True)], columns)}))
         assert result.rows["a",] == {"group": "a", "least": n + 1, "most": 19 - n}
+
+
+@pytest.mark.parametrize("retracts", [False, True])
+def test_the_least_and_greatest_leave_nan_out_of_events_as_of_tables(retracts):
+    columns = {"group": pl.String(), "real": pl.Float64()} | ({DELETED: pl.Boolean()} if retracts else {})
+    measures = {"least": Measure("min", "real"), "most": Measure("max", "real")}
+    operator = Groups({"group": pl.String()}, {"real": pl.Float64()}, measures, retracts=retracts)
+    stage, result = Stage(operator, {"rows": ("group",)}, random.Random(1)), Result(["group"], before=False)
+    for group, value, best in [("a", NAN, None), ("a", 2.0, 2.0), ("a", NAN, 2.0), ("b", NAN, None), ("b", NAN, None)]:
+        change = [(group, value, *([False] if retracts else []))]
+        found = stage.step({"rows": frame(change, columns)})
+        if len(found):
+            result.take(found)
+        assert result.rows[group,] == {"group": group, "least": best, "most": best}
+
+
+def any_event(chance, group):
+    whole, real = chance.choice([None, 2**62, *range(50)]), chance.choice([None, 1e16, -0.3, chance.random()])
+    money = Decimal(chance.randrange(1000)) / 100
+    return (group, chance.choice([True, False, None]), whole, real, money, chance.choice("xyz"))
+
+
+@pytest.mark.parametrize("retracts", [False, True])
+def test_a_group_with_half_of_all_rows_is_as_right_as_the_others(retracts):
+    chance, columns, table = random.Random(3), {"id": pl.Int64(), **COLUMNS}, {}
+    watched = Stage(Before(columns, ("id",), tuple(COLUMNS)), {"rows": ("id",)}, chance)
+    groups = Groups({"group": pl.String()}, VALUES, MEASURES, retracts=retracts)
+    stage, result = Stage(groups, {"rows": ("group",)}, chance), Result(["group"], before=False)
+    for begin in range(0, 4000, 500):
+        batch = {n: any_event(chance, "a" if n % 2 else f"g{n % 101}") for n in range(begin, begin + 500)}
+        went = [n for n in table if chance.random() < 0.2] if retracts else []
+        table = {n: row for n, row in table.items() if n not in set(went)} | batch
+        if not retracts:
+            result.take(stage.step({"rows": frame(list(batch.values()), COLUMNS)}))
+            continue
+        changes = [(n, *row, False) for n, row in batch.items()] + [(n, *[None] * len(COLUMNS), True) for n in went]
+        result.take(stage.step({"rows": watched.step({"rows": frame(changes, {**columns, DELETED: pl.Boolean()})})}))
+    assert result.rows == plain([dict(zip(COLUMNS, row, strict=True)) for row in table.values()])

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import polars as pl
 import pytest
 
 from headrace.pipelines.groups import Groups, Measure
-from headrace.pipelines.state import Operator
+from headrace.pipelines.state import Operator, seed
+from headrace.pipelines.state.chunks import DamagedChunk, encode
 from headrace.pipelines.state.dead import dead, readable
-from headrace.pipelines.state.inspect import BUCKET, TableState
-from headrace.pipelines.state.operator import ID
+from headrace.pipelines.state.inspect import BUCKET, Kept, TableState, _Chunks, tables_of
+from headrace.pipelines.state.log import Entry, Head
+from headrace.pipelines.state.operator import ID, Changes
 from tests.state.bucket import Bucket
 from tests.state.streams import frame, us
 from tests.state.test_enrich import SCHEMAS, enriching
@@ -77,3 +82,54 @@ def test_bytes_are_shown_as_base64_wherever_they_are() -> None:
     assert dead(rows.head(1), "bad", "it is")["row"].to_list() == [
         '{"raw":"/wA=","list":["/w==",null],"deep":[{"raw":"/w==","n":1}]}'
     ]
+
+
+class Rows:
+    """What Spark reads of a state variable."""
+
+    def __init__(self, *pieces: tuple[int, int, int, bytes]) -> None:
+        self._pieces = pieces
+
+    def toLocalIterator(self) -> Iterator[dict[str, Any]]:
+        for bucket, number, piece, data in self._pieces:
+            key = {"number": number, "piece": piece}
+            yield {"key": {"bucket": bucket}, "user_map_key": key, "user_map_value": {"data": bytearray(data)}}
+
+
+def head(*chunks: tuple[int, int]) -> Head:
+    found = Head([Entry(number, pieces, 0, "") for number, pieces in chunks], operator=0)
+    found.by, found.key = {"rows": ["n"]}, {"rows": ["n"]}
+    return found
+
+
+def chunk(*numbers: int) -> bytes:
+    rows = pl.DataFrame({ID: range(len(numbers)), "n": numbers}, {ID: pl.UInt64(), "n": pl.Int64()})
+    return encode({"rows": Changes(rows, None, len(numbers))})
+
+
+def test_a_bucket_is_given_as_soon_as_its_pieces_are_there_in_whatever_order_they_come() -> None:
+    one, other = chunk(1, 2), chunk(3)
+    rows = Rows((7, 4, 1, one[9:]), (2, 0, 0, other), (7, 3, 0, b"merged since"), (7, 4, 0, one[:9]), (5, 0, 0, one))
+    kept = Kept(heads := {7: head((4, 2)), 2: head((0, 1)), 6: head()}, _Chunks(rows, heads))  # type: ignore[arg-type]
+    assert [bucket for bucket, _ in kept.pieces] == [2, 7]
+    assert [one.rows.rows() for one in kept.tables(0)] == [[(3, 2)], [(1, 7), (2, 7)]]
+    (table,) = tables_of([kept])
+    assert sorted(table.rows.rows()) == [(1, 7), (2, 7), (3, 2)]
+
+
+@pytest.mark.parametrize("there", [0, 1])
+def test_a_bucket_whose_pieces_are_not_all_there_is_damaged(there: int) -> None:
+    rows = Rows(*[(7, 4, 0, chunk(1)[:9])][:there])
+    kept = Kept(heads := {7: head((4, 2))}, _Chunks(rows, heads))  # type: ignore[arg-type]
+    with pytest.raises(DamagedChunk, match="chunk 4 of bucket 7 of operator 0"):
+        list(kept.tables(0))
+
+
+def test_what_is_put_into_other_buckets_at_a_time_is_of_one_operator_and_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(seed, "_AT_ONCE", 100)
+    sizes = [(0, 5), (0, 5), (0, 5), (0, 50), (0, 1), (1, 1), (1, 1)]
+    parts = [TableState(operator, "rows", (), (), None, pl.DataFrame({"n": range(size)})) for operator, size in sizes]
+    turns = [[(one.operator, len(one.rows)) for one in turn] for turn in seed._in_turn(parts)]
+    assert turns == [sizes[:2], sizes[2:3], sizes[3:4], sizes[4:5], sizes[5:]]

@@ -122,3 +122,37 @@ def test_a_join_with_a_table_by_its_key_needs_no_other_step_on_that_side(rows, s
         left = out if len(out.columns) else frame([], LEFT)
         result.take(join.step({"left": left, "right": frame(rights, right.columns)}))
     assert as_set(result.rows.values()) == as_set(plain_join(tables["left"], tables["right"], how, "on"))
+
+
+def test_a_value_that_half_of_all_rows_are_joined_by_follows_every_change():
+    """2,000 rows of the left with 10 of the right; then rows of either side go, change, and move to another value."""
+    chance, result = random.Random(7), Result(("id", "rid"), before=True)
+    operator = JoinTables(Side(LEFT, ("id",), True), Side(RIGHT, ("rid",), True), ("on",), "left", True)
+    first = {"left": Before(LEFT, ("id",), ("on",)), "right": Before(RIGHT, ("rid",), ("on",))}
+    stages = {name: Stage(one, {"rows": one.key}, chance) for name, one in first.items()}
+    join = Stage(operator, {"left": ("on",), "right": ("on",)}, chance)
+    tables = {"left": {}, "right": {}}
+
+    def value(number):
+        return "a" if number % 2 else f"v{number % 31}"
+
+    batches = [
+        {"left": [(n, value(n), n, False) for n in range(2000)], "right": [(1, "a", 1, False)]},
+        {"left": [(n, value(n), n, False) for n in range(2000, 4000)], "right": [(n, "a", n, False) for n in range(9)]},
+        {"left": [(n, value(n + n % 3), -n, False) for n in range(0, 4000, 5)], "right": [(30, value(30), 0, False)]},
+        {
+            "left": [(n, None, None, True) for n in range(0, 4000, 7)],
+            "right": [(2, None, None, True), (3, "a", 9, False)],
+        },
+    ]
+    for batch in batches:
+        delta = {}
+        for name, columns in (("left", LEFT), ("right", RIGHT)):
+            for key, on, n, gone in batch[name]:
+                tables[name].pop(key, None)
+                if not gone:
+                    tables[name][key] = dict(zip(columns, (key, on, n), strict=True))
+            delta[name] = stages[name].step({"rows": frame(batch[name], columns)})
+        result.take(join.step(delta))
+    assert as_set(result.rows.values()) == as_set(plain_join(tables["left"], tables["right"], "left", "rid"))
+    assert len(result.rows) > 10_000

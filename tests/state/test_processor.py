@@ -18,13 +18,14 @@ from headrace.pipelines.state.cache import worker_cache
 from headrace.pipelines.state.chunks import DamagedChunk, encode
 from headrace.pipelines.state.inspect import Kept, tables_of
 from headrace.pipelines.state.keyed_state import WrongSeed
-from headrace.pipelines.state.log import Head
+from headrace.pipelines.state.log import BucketLog, Head
 from headrace.pipelines.state.operator import ID
 from headrace.pipelines.state.packing import write_blob
 from headrace.pipelines.state.processor import Address, KeyedProcessor
 from tests.state.bucket import Store
 
 COLUMNS = {"who": pl.String(), "n": pl.Int64()}
+BS = [(0, "b"), (1, "c"), (2, "d")]
 
 
 @dataclass(frozen=True)
@@ -72,14 +73,15 @@ class Spark:
         packed = pd.DataFrame({"task": [0], "number": [0], "tag": ["rows"], "rows": [blob]})
         list(self._processor.handleInputRows((3,), iter([packed]), self))
 
-    def begin_with(self, chunk: bytes) -> None:
-        self._processor.handleInitialState((3,), pd.DataFrame({"data": [chunk], "wake": [-1]}), self)
+    def begin_with(self, *chunks: bytes) -> None:
+        seeds = pd.DataFrame({"data": chunks, "wake": [-1] * len(chunks)})
+        self._processor.handleInitialState((3,), seeds, self)
 
     def kept(self, *, by_an_earlier_version: bool = False) -> Kept:
         head = Head.read(self.head)
         if by_an_earlier_version:
             head.operator = None
-        return Kept({3: head}, {3: {key: value[0] for key, value in self.chunks.items()}})
+        return Kept({3: head}, [(3, {key: value[0] for key, value in self.chunks.items()})])
 
 
 def two() -> tuple[Spark, Spark]:
@@ -105,11 +107,11 @@ def test_the_only_operator_is_known_and_of_several_that_do_not_say_it_none_is_gu
     kept = [one.kept(by_an_earlier_version=True) for one in two()]
     (one,) = tables_of(kept[:1])
     assert one.operator == 0
-    ensure_told_apart([one], "shop.sums")
+    ensure_told_apart([one.operator], "shop.sums")
     tables = tables_of(kept)
     assert [one.operator for one in tables] == [None, None]
     with pytest.raises(HeadraceError, match=r"shop\.sums has several operators.*Hint: let `headrace run FILE --once`"):
-        ensure_told_apart(tables, "shop.sums")
+        ensure_told_apart([one.operator for one in tables], "shop.sums")
 
 
 def test_an_operator_begins_with_its_own_tables_only() -> None:
@@ -122,6 +124,19 @@ def test_an_operator_begins_with_its_own_tables_only() -> None:
     for other, name in ((rows, "totals"), (rows.cast({"n": pl.Float64()}), "rows"), (rows.drop("n"), "rows")):
         with pytest.raises(WrongSeed, match=r"bucket 3 of the state of shop\.sums, operator 0 .*Hint: remove"):
             Spark(0).begin_with(encode({name: Changes(other, None, 1)}))
+
+
+def test_an_operator_begins_with_all_parts_of_its_seed_and_every_row_has_an_id_of_its_own() -> None:
+    spark = Spark(0)
+    rows = [pl.DataFrame({ID: [0, 1], "who": ["a", who], "n": [n, n]}, {ID: pl.UInt64(), **COLUMNS}) for n, who in BS]
+    parts = [encode({"rows": Changes(one, None, 2)}) for one in rows]
+    spark.begin_with(parts[0], parts[1])
+    spark.begin_with(parts[2])
+    spark.send(("z", 9))
+    (table,) = tables_of([spark.kept()])
+    assert sorted(table.rows["n"].to_list()) == [0, 0, 1, 1, 2, 2, 9]
+    state = BucketLog(Head.read(spark.head), spark.chunks, "bucket 3").state(Rows(), None)
+    assert state.tables["rows"].rows()[ID].to_list() == [*range(7)]
 
 
 def said(error: BaseException) -> str:

@@ -106,3 +106,20 @@ def test_rows_that_come_behind_what_is_kept_in_front_do_not_hide_those_between()
         result.take(stage.step({"rows": pl.DataFrame(batch, schema=schema, orient="row")}))
     assert [row["id"] for row in result.rows.values()] == [3, 4]
     assert sum(len(bucket.rows("front")) for bucket in stage.buckets) < 4, "not all rows"
+
+
+@pytest.mark.parametrize("table", [False, True])
+def test_a_group_with_half_of_all_rows_has_its_first_rows_as_the_others_do(table):
+    chance, rows = random.Random(5), {}
+    operator = Ranking(COLUMNS, ("group",), ORDER, 3, True, False, False)
+    if table:
+        operator = TableRanking(COLUMNS, ("group",), ORDER, 3, True, False, False, ("id",), False, 4)
+    stage, result = Stage(operator, {"rows": ("group",)}, chance), Result(operator.result_key, before=False)
+    for begin in range(0, 20_000, 2_000):
+        came = [(n, "a" if n % 2 else f"g{n % 97}", chance.randrange(99), n) for n in range(begin, begin + 2_000)]
+        went = [n for n in rows if chance.random() < 0.3] if table else []
+        changes = [(*row, False) for row in came] + [(*rows.pop(n), True) for n in went]
+        rows |= {row[0]: row for row in came}
+        delta = pl.DataFrame(changes, schema={**COLUMNS, DELETED: pl.Boolean()}, orient="row")
+        result.take(stage.step({"rows": delta if table else delta.drop(DELETED)}))
+    assert result.rows == plain([dict(zip(COLUMNS, row, strict=True)) for row in rows.values()], 3)

@@ -19,7 +19,7 @@ from tests.examples import examples
 from tests.state.bucket import Bucket
 from tests.state.streams import AT, deliveries, frame, run, us
 
-COLUMNS = {"n": pl.Int64(), "key": pl.String(), "x": pl.Int32(), "f": pl.Float64(), "at": AT}
+COLUMNS = {"n": pl.Int64(), "key": pl.String(), "x": pl.Int64(), "f": pl.Float64(), "at": AT}
 AGGREGATES = {
     "rows": hr.count(),
     "xs": hr.count("x"),
@@ -32,7 +32,8 @@ AGGREGATES = {
     "end": hr.last("x"),
     "sum": hr.sum("f"),
 }
-NUMBER = st.none() | st.integers(-3, 3)
+NAN = float("nan")
+NUMBER = st.none() | st.integers(-3, 3) | st.sampled_from([2**62, 2**63 - 1, -(2**63)])
 FRACTION = st.sampled_from([0.1, 0.2, 0.3, 1e16, -1e16, 0.7, None])
 ROWS = st.lists(
     st.tuples(st.sampled_from(["a", "b", None]), NUMBER, FRACTION, st.integers(0, 40)), min_size=3, max_size=20
@@ -56,7 +57,8 @@ def expected(rows, size):
         by_time = sorted((row[-1], row[2] is not None, row[2] or 0) for row in window)
         begin, end = (one[2] if one[1] else None for one in (by_time[0], by_time[-1]))
         ends = (min(xs, default=None), max(xs, default=None), len(set(xs)), begin, end)
-        total = (sum(xs), sum(xs) / len(xs)) if xs else (None, None)
+        whole = sum(xs) if -(2**63) <= sum(xs) < 2**63 else None
+        total = (whole, float(sum(xs)) / len(xs)) if xs else (None, None)
         found.append((n, key, x, f, at, len(window), len(xs), *total, *ends, math.fsum(fs) if fs else None))
     return found
 
@@ -79,6 +81,20 @@ def test_a_row_that_the_watermark_has_passed_comes_out_with_its_batch():
     assert sorted(out.select("key", "at", "n").rows()) == [("a", moment(3), 1), ("a", moment(5), 2)]
     assert bucket.wake_us == us(101)
     assert bucket.rows("recent").is_empty()
+
+
+def test_a_sum_that_is_no_bigint_is_null_and_its_average_is_right():
+    rows = frame([(1, "a", 2**62, 0.0, 1), (2, "a", 2**62, 0.0, 2), (3, "a", -1, 0.0, 3), (4, "b", 7, 0.0, 3)], COLUMNS)
+    bucket = Bucket(sliding(9, total=hr.sum("x"), mean=hr.avg("x")))
+    out = bucket.step({"rows": rows}, us(3)).sort("n")
+    assert out["total"].to_list() == [2**62, None, 2**63 - 1, 7]
+    assert out["mean"].to_list() == [2.0**62, 2.0**62, float(2**63) / 3, 7.0]
+
+
+def test_the_least_and_greatest_leave_nan_out():
+    rows = frame([(n, key, 0, f, 1) for n, (key, f) in enumerate([("a", NAN), ("b", NAN), ("b", 2.0)])], COLUMNS)
+    out = Bucket(sliding(9, low=hr.min("f"), high=hr.max("f"))).step({"rows": rows}, us(3)).sort("n")
+    assert out.select("low", "high").rows() == [(None, None), (2.0, 2.0), (2.0, 2.0)]
 
 
 def test_sums_of_decimals_are_decimals():

@@ -15,7 +15,7 @@ import headrace as hr
 from headrace import F
 from headrace.errors import HeadraceError
 from headrace.pipelines.rescale import rescale
-from headrace.pipelines.state import Changes, Step, TableType
+from headrace.pipelines.state import Changes, Step, TableType, seed
 from headrace.pipelines.state.frames import Keyed, keyed
 from headrace.pipelines.state.inspect import read_state
 from headrace.pipelines.state.operator import ID
@@ -84,7 +84,10 @@ def test_an_operator_goes_on_where_it_was_after_crashes(tmp_path: Path) -> None:
         assert table.of_key("a").select("who", "total").rows() == [("a", 303)]
 
 
-def test_a_rescaled_query_goes_on_with_its_state_in_other_buckets(tmp_path: Path) -> None:
+def test_a_rescaled_query_goes_on_with_its_state_in_other_buckets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seed, "_AT_ONCE", 1)  # each bucket by itself
     app = hr.App("scaled")
     app.stream("rows", SCHEMA, event_time="at", lateness="10 seconds")
 
@@ -235,6 +238,22 @@ def test_damaged_state_is_named_to_the_user_and_built_anew_as_the_error_says(tmp
         under.start()
         under.settle()
         assert under.view("totals") == [{"who": "bad", "total": 2}]
+        under.send("rows", row)
+        under.send("rows", row)
+        for damage in (lambda file: file.write_bytes(file.read_bytes()[:-1] + b"?"), Path.unlink):
+            under.stop()
+            for file in tmp_path.glob("checkpoints/*/sums/sums.totals*/state/**/*.changelog"):
+                damage(file)
+            under.rebuild = False
+            under.start()
+            lost = (
+                r"the state of sums\.totals\S* cannot be read: the file state/0/\d/\d\.changelog is damaged or gone\."
+            )
+            with pytest.raises(HeadraceError, match=lost):
+                under.send("rows", row)
+            status = status_of(under, "totals")
+            assert (status.state, status.restarts) == ("failed", 0)
+            assert re.search(rf"{lost}.* remove the query's folder among the checkpoints", status.last_error)
 
 
 def test_sessions_behind_another_operator_have_a_number_and_state_of_their_own(tmp_path: Path) -> None:

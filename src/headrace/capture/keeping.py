@@ -17,7 +17,9 @@ from headrace.errors import HeadraceError
 from headrace.feed.cluster import Cluster
 from headrace.feed.topics import change_topic, ensure_topic, settings_of_topic
 
-__all__ = ["ensure_table_topic", "ensure_topics", "lets_go", "versions_lost"]
+__all__ = ["LIMITS", "ensure_table_topic", "ensure_topics", "lets_go", "versions_lost"]
+
+LIMITS = ("retention.ms", "retention.bytes")
 
 
 def ensure_topics(cluster: Cluster, connectors: Iterable[Connector], told: Callable[[str], None]) -> None:
@@ -78,7 +80,7 @@ def versions_lost(settings: Mapping[str, str]) -> bool:
 
 def lets_go(settings: Mapping[str, str]) -> bool:
     """Whether a topic with these settings loses even the latest version of a key, by time or size."""
-    limits = [settings.get(name, "-1") for name in ("retention.ms", "retention.bytes")]
+    limits = [settings.get(name, "-1") for name in LIMITS]
     return "delete" in settings.get("cleanup.policy", "") and any(int(limit) >= 0 for limit in limits)
 
 
@@ -94,7 +96,7 @@ def _keep_all(cluster: Cluster, table: Captured, wanted: Mapping[str, str], why:
 
 
 def _said(settings: Mapping[str, str]) -> dict[str, str]:
-    return {name: settings[name] for name in ("cleanup.policy", "retention.ms", "retention.bytes") if name in settings}
+    return {name: settings[name] for name in ("cleanup.policy", *LIMITS) if name in settings}
 
 
 def _listed(settings: Mapping[str, str]) -> str:

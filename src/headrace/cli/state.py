@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace.pipelines.folders import Folder
-    from headrace.pipelines.state.inspect import TableState
+    from headrace.pipelines.state.inspect import Shown
 
 __all__ = ["app", "checkpoint_of"]
 
@@ -64,7 +64,7 @@ def show(
     headrace state show shop.sessions 4711,EU      where the key has two columns
     """
     from headrace.pipelines.spark import start_spark
-    from headrace.pipelines.state.inspect import read_state
+    from headrace.pipelines.state.inspect import shown
 
     in_spark, hidden = spark_settings(spark_conf)
     with tempfile.TemporaryDirectory() as folder:
@@ -73,22 +73,22 @@ def show(
             return start_spark("state", Path(folder), "local[1]", in_spark, hidden=hidden)
 
         checkpoint = checkpoint_of(checkpoints or str(data / "checkpoints"), name, spark)
-        tables = read_state(spark(), checkpoint.where)
+        tables = shown(spark(), checkpoint.where, limit, key)
     if not tables:
         raise CommandFailed(f"{name} keeps no state of its own.", hint="operators such as hr.session keep state")
     for one in tables:
-        _print(one, key, limit, output)
+        _print(one, output)
 
 
-def _print(one: TableState, key: str | None, limit: int, output: OutputFormat) -> None:
-    count, shown = one.shown(limit, key)
+def _print(found: Shown, output: OutputFormat) -> None:
+    one = found.table
     if output is OutputFormat.json:
-        about = {"operator": one.operator, "table": one.table, "by": one.by, "rows": count}
-        print_json({**about, "shown": shown})
+        about = {"operator": one.operator, "table": one.table, "by": one.by, "rows": found.count}
+        print_json({**about, "shown": found.rows})
         return
     number = "?" if one.operator is None else one.operator
-    print_line(f"operator {number}, table {one.table}, by {', '.join(one.by or one.key)}: {count} rows")
-    print_table(one.rows.columns, [[_cell(row[name]) for name in one.rows.columns] for row in shown])
+    print_line(f"operator {number}, table {one.table}, by {', '.join(one.by or one.key)}: {found.count} rows")
+    print_table(one.rows.columns, [[_cell(row[name]) for name in one.rows.columns] for row in found.rows])
     print_line()
 
 

@@ -10,7 +10,7 @@ from itertools import count
 
 from headrace.pipelines.folders import Folder
 
-__all__ = ["BUCKETS", "Building", "building", "current", "next_operator"]
+__all__ = ["BUCKETS", "Building", "building", "current", "next_operator", "remark"]
 
 BUCKETS = 8
 """Into how many buckets the keys of an operator are put, unless a query was rescaled."""
@@ -36,6 +36,8 @@ class Building:
     """Filled by operators: Spark's ids of the columns of their results, and which these are."""
     numbers: count[int] = field(default_factory=count, compare=False)
     """Of its operators, whoever builds a part of the query."""
+    remarks: list[str] = field(default_factory=list, compare=False)
+    """Filled by operators: what the user should know, though it is no mistake."""
 
 
 _current: ContextVar[Building] = ContextVar("building")
@@ -60,3 +62,8 @@ def current() -> Building:
 def next_operator() -> int:
     """The number of the next keyed operator of the query, in the order of its function's calls."""
     return next(current().numbers)
+
+
+def remark(sentence: str) -> None:
+    """Have the user told something about the query when it starts."""
+    current().remarks.append(sentence)

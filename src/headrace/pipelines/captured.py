@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace.capture.columns import spark_type
 from headrace.capture.declarations import Source
-from headrace.capture.keeping import lets_go, versions_lost
+from headrace.capture.keeping import LIMITS, lets_go, versions_lost
 from headrace.capture.lookup import look_up
 from headrace.errors import HeadraceError
 from headrace.feed.catalog import Catalog, iso_now, read_catalog
@@ -31,23 +31,31 @@ _LATEST = {"cleanup.policy": "compact"}
 def topic_settings(declared: Stream | TableDeclaration) -> dict[str, str]:
     """How the topic of a stream or table is made, if it is not there."""
     if isinstance(declared, TableDeclaration):
-        return _EVERY_VERSION if declared.history else _LATEST if declared.capture is not None else {}
+        return _EVERY_VERSION if declared.history else _LATEST
     return {}
 
 
 def ensure_input_topic(cluster: Cluster, declared: Stream | TableDeclaration, told: Callable[[str], None]) -> None:
-    """Make the topic of a stream or table if it is not there. One of somebody else's that loses versions is told of."""
+    """Make the topic of a stream or table if it is not there. One of somebody else's that loses rows is told of."""
     wanted = topic_settings(declared)
     is_captured = isinstance(declared, TableDeclaration) and declared.capture is not None
     ensure_topic(cluster, declared.topic, 1 if is_captured else -1, wanted)
-    if isinstance(declared, TableDeclaration) and declared.history and declared.capture is None:
-        found = settings_of_topic(cluster, declared.topic)
-        if versions_lost(found) or lets_go(found):
-            changes = " ".join(f"--set {name}={value}" for name, value in wanted.items())
-            told(
-                f"table {declared.name} has history=True, but its topic does not keep every version: "
-                f"`headrace topic alter {declared.topic} {changes}` (versions that are gone do not come back)"
-            )
+    if isinstance(declared, Stream) or is_captured:
+        return
+    found = settings_of_topic(cluster, declared.topic)
+    changes = " ".join(f"--set {name}={value}" for name, value in wanted.items())
+    command = f"`headrace topic alter {declared.topic} {changes}`"
+    if declared.history and (versions_lost(found) or lets_go(found)):
+        told(
+            f"table {declared.name} has history=True, but its topic does not keep every version: {command} "
+            "(versions that are gone do not come back)"
+        )
+    elif not declared.history and lets_go(found):
+        limits = ", ".join(f"{name}={found[name]}" for name in ("cleanup.policy", *LIMITS) if name in found)
+        told(
+            f"table {declared.name}: its topic lets records go after a while ({limits}), so rows will be missing "
+            f"from what is built anew or joins them later: {command} (rows that are gone do not come back)"
+        )
 
 
 def learn_columns(app: App, cluster: Cluster, told: Callable[[str], None], *, rebuild: bool = False) -> None:

@@ -21,7 +21,7 @@ from headrace.pipelines.folders import Folder, LocalFolder
 
 __all__ = ["SEED", "Checkpoint", "source_offsets", "watermark_ms"]
 
-SEED, _START = "seed.arrow", "start.json"
+SEED, _START = "seed", "start.json"
 _STATE_KINDS = ("changelog", "zip", "delta", "snapshot")
 _STATE_FILE = re.compile(rf"(\d+)(?:_[\w-]+)?\.(?:{'|'.join(_STATE_KINDS)})")
 
@@ -67,7 +67,7 @@ class Checkpoint:
         """Begin a checkpoint of a rescaled query, whose seed is there: all of it is on disk when this is back."""
         self.folder.write("buckets", str(buckets).encode())
         self.folder.write(_START, json.dumps(positions).encode())
-        self.folder.sync(["buckets", _START, SEED])
+        self.folder.sync(["buckets", _START, *self.folder.files(SEED)])
 
     def take_the_place_of(self, other: Checkpoint) -> None:
         """Become the checkpoint that another was, which is removed."""

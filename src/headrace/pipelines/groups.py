@@ -297,7 +297,7 @@ class Groups:
                 wide = taken.cast(kind)
                 yield (wide * sign.cast(kind) if self.retracts else wide).sum().cast(kind).alias(one.column)
             elif one.kind in ("min", "max") and not self.retracts:
-                yield getattr(taken, one.kind)().alias(one.column)
+                yield getattr(_number(taken, kind), one.kind)().alias(one.column)
 
     def _additions(self) -> Iterator[pl.Expr]:
         """After ``matching``: increments become what there is now."""
@@ -307,7 +307,7 @@ class Groups:
                 yield (pl.col(name) + pl.col(OLD + name).fill_null(0)).cast(kind).alias(name)
             elif one.kind in ("min", "max") and not self.retracts:
                 best = pl.min_horizontal if one.kind == "min" else pl.max_horizontal
-                yield best(name, OLD + name).alias(name)
+                yield best(name, _number(pl.col(OLD + name), kind)).alias(name)
 
     def _with_sums(self, state: State, rows: pl.DataFrame, both: pl.DataFrame) -> tuple[pl.DataFrame, Changes]:
         by = list(self.by)
@@ -435,6 +435,11 @@ class Groups:
             kind = self.kept[measure.of("sum")]
             found = total.cast(pl.Int64, strict=False) if kind == pl.Int128() else total
         return pl.when(count > 0).then(found)
+
+
+def _number(value: pl.Expr, kind: pl.DataType) -> pl.Expr:
+    """Values with null for NaN, which is neither the least nor the greatest."""
+    return value.fill_nan(None) if kind.is_float() else value
 
 
 def _times(where: str | None) -> str:

@@ -23,6 +23,7 @@ from headrace.pipelines.sessions import split
 from headrace.pipelines.settings import RunSettings
 from headrace.pipelines.sink import Sink, Target
 from headrace.pipelines.source.shape import TRACE
+from headrace.pipelines.state.damage import state_lost
 from headrace.pipelines.traces import BatchTraces, carried
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ class QueryJob:
         return self._without
 
     def failure(self) -> BaseException | None:
-        """What the sink raised."""
+        """What the sink raised; that the state cannot be read, if that is why."""
         return self._failure
 
     def counts(self) -> dict[str, Any]:
@@ -167,7 +168,7 @@ class QueryJob:
             self._batch_seconds.observe(time.monotonic() - began)
         except BaseException as error:
             if sink is self.sink:
-                self._failure = error
+                self._failure = state_lost(error, self.generation.id, self.checkpoint.where) or error
             raise
 
     def _stream(self, one: Input) -> DataFrame:

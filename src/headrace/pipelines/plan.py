@@ -4,12 +4,13 @@ mistakes before any query starts; then over the streams themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceError
+from headrace.pipelines.aggregates import Aggregate
 from headrace.pipelines.app import App, Declaration
 from headrace.pipelines.building import Building, building
 from headrace.pipelines.declarations import EventTime, Kind, Query, Stream, TableDeclaration
@@ -93,6 +94,8 @@ class Planned:
     """Whether it has session windows whose partial results are shown."""
     net: bool = False
     """Whether its rows are the net changes of a table (``changelog``)."""
+    remarks: tuple[str, ...] = ()
+    """What the user is told of it when the app starts."""
 
     @property
     def written(self) -> tuple[str, ...]:
@@ -122,7 +125,9 @@ def planned(spark: SparkSession, app: App) -> dict[str, Planned]:
     found: dict[str, Planned] = {}
     for query in app.queries:
         inputs = sources(app, found, {})
-        plan = _planned(query, built(spark, query, inputs, lambda one: empty(spark, one)))
+        known = Building(query.id)
+        plan = _planned(query, built(spark, query, inputs, lambda one: empty(spark, one), known))
+        plan = replace(plan, remarks=tuple(known.remarks))
         if not plan.sessions:
             _ensure_streams(spark, plan, inputs)
         found[query.name] = plan
@@ -162,13 +167,15 @@ def built(
             if isinstance(found, Table):
                 return Result(spark, _changes(query, found), (), found.net)
         return _flattened(spark, found)
-    except (AnalysisException, ParseException) as error:
-        raise wrong(f"{query} does not work: {_first_line(error)}", _place(error, query), _remedy(error)) from error
-    except (HeadraceError, PySparkException):
+    except HeadraceError:
         raise
     except Exception as error:
-        if type(error).__module__.startswith("py4j"):  # Spark's own trouble, no mistake of the user's
-            raise
+        if (given := _given_to_spark(error)) is not None:
+            raise wrong(f"{query} gives {given} to Spark.", _place(error, query), _instead_of(given)) from error
+        if isinstance(error, AnalysisException | ParseException):
+            raise wrong(f"{query} does not work: {_first_line(error)}", _place(error, query), _remedy(error)) from error
+        if isinstance(error, PySparkException) or type(error).__module__.startswith("py4j"):
+            raise  # Spark's own trouble, no mistake of the user's
         raise wrong(
             f"{query} raised {type(error).__name__}: {error}", _place(error, query), "see the line that it names"
         ) from error
@@ -305,6 +312,31 @@ def _place(error: BaseException, query: Query) -> Place:
             place = Place(query.place.file, trace.tb_lineno)
         trace = trace.tb_next
     return place
+
+
+def _given_to_spark(error: BaseException) -> Aggregate | None:
+    """An aggregate of ours that the user's function took for one of Spark's."""
+    if isinstance(error, AttributeError) and isinstance(error.obj, Aggregate):
+        return error.obj
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_globals.get("__name__", "").startswith("pyspark."):
+            given = [one for value in trace.tb_frame.f_locals.values() for one in _values(value)]
+            if ours := [one for one in given if isinstance(one, Aggregate)]:
+                return ours[0]
+        trace = trace.tb_next
+    return None
+
+
+def _values(value: object) -> Iterable[object]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, tuple | list) else [value]
+
+
+def _instead_of(given: Aggregate) -> str:
+    window = 'by=[hr.tumbling("1 minute").start.alias("minute")]'
+    of = '"*"' if given.column is None else repr(given.column)
+    spark = f"F.approx_count_distinct({of}), an estimate" if given.kind == "count_distinct" else f"F.{given.kind}({of})"
+    return f"say hr.aggregate(..., {window}, n={given}) for groups, windows too; or Spark's {spark}"
 
 
 def _first_line(error: BaseException) -> str:

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import HeadraceError
 from headrace.feed.cluster import Cluster
 from headrace.feed.topics import MARKS, read_table
-from headrace.pipelines.checkpoint import SEED, Checkpoint, source_offsets
+from headrace.pipelines.checkpoint import Checkpoint, source_offsets
 from headrace.pipelines.folders import LocalFolder, open_folder
 from headrace.pipelines.marks import Mark, mark_key
 from headrace.pipelines.sink import Sink, Target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from headrace.pipelines.state.inspect import TableState
 
 __all__ = ["ensure_told_apart", "rescale"]
 
@@ -70,8 +68,8 @@ def _positions(old: Checkpoint, mark: Mark, query: str) -> dict[str, Any]:
 
 
 def _seed(spark: SparkSession, old: Checkpoint, new: Checkpoint, buckets: int, query: str) -> None:
-    from headrace.pipelines.state.inspect import read_state
-    from headrace.pipelines.state.seed import seed_of
+    from headrace.pipelines.state.inspect import kept_of, numbered
+    from headrace.pipelines.state.seed import write_seed
 
     known = spark.read.format("state-metadata").load(old.where).collect()
     if any("chunks" not in str(row["operatorProperties"]) for row in known):
@@ -79,16 +77,17 @@ def _seed(spark: SparkSession, old: Checkpoint, new: Checkpoint, buckets: int, q
             f"{query} also has steps whose state is Spark's own, which cannot be put into other buckets.",
             hint="build it anew with `headrace run --rebuild`; or make what comes before those steps a derived stream",
         )
-    tables = read_state(spark, old.where)
-    ensure_told_apart(tables, query)
+    operators = numbered(kept_of(spark, old.where))
+    ensure_told_apart([number for _, number in operators], query)
     if not known:
         raise HeadraceError(f"{query} keeps no state.", hint="it needs no rescaling")
-    new.folder.write(SEED, seed_of(spark, tables, buckets))
+    parts = (part for kept, number in operators for part in kept.tables(number))
+    write_seed(spark, parts, buckets, new.folder)
 
 
-def ensure_told_apart(tables: Sequence[TableState], query: str) -> None:
+def ensure_told_apart(operators: Sequence[int | None], query: str) -> None:
     """Raise unless the state says which operator it is of."""
-    if any(one.operator is None for one in tables):
+    if None in operators:
         raise HeadraceError(
             f"{query} has several operators, and an earlier version wrote their state, which does not say whose it is.",
             hint="let `headrace run FILE --once` process new rows first: operators then say it with what they keep",

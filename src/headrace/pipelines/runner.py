@@ -103,6 +103,8 @@ class Runner:
         building, topics = threading.Lock(), dict[str, str]()
         chosen: dict[str, Generation] = {}
         for name, plan in plans.items():
+            for remark in plan.remarks:
+                self._told(f"{plan.query}: {remark}")
             inputs = sources(self.app, plans, topics)
             read_as = [inputs[r].read_as for r in plan.query.reads]
             said = fingerprint(plan.query, [*read_as, *(["partial sessions"] if plan.sessions else [])])

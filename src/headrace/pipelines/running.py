@@ -39,7 +39,9 @@ _COMES_BACK = {
     "failed to connect back": "a Python worker that did not start in time",
     "reading the port number from": "a Python worker that did not start in time",
 }
-_FOR_GOOD = frozenset({"AnalysisException", "DamagedChunk", "TooManyPartialMatches", "WrongResult", "WrongSeed"})
+_FOR_GOOD = frozenset(
+    {"AnalysisException", "DamagedChunk", "DamagedState", "TooManyPartialMatches", "WrongResult", "WrongSeed"}
+)
 """Errors that come again however often the same is tried; also those that workers raise, of which only text is left."""
 _OURS = re.compile(r"^headrace\.(?:\w+\.)+((\w+): .*)$", re.MULTILINE)
 _RAISED = re.compile(

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 __all__ = ["Sliding", "sliding"]
 
 _SLOT = "~slot"
+_TOO_LARGE = 2**63
+"""What sums in 64 bits have no room for."""
 
 
 def sliding(stream: DataFrame, size: str, /, *, by: str | Iterable[str] = (), **aggregates: Aggregate) -> DataFrame:
@@ -145,11 +147,13 @@ class _Windows:
             case "count":
                 return pl.Series(self._counts(values))
             case "sum":
-                return self._only_where_counted(self._sums(values), values)
+                sums = self._only_where_counted(self._sums(values), values)
+                return sums.cast(pl.Int64, strict=False) if sums.dtype == pl.Int128 else sums
             case "avg":
                 return self._only_where_counted(self._sums(values).cast(pl.Float64) / self._counts(values), values)
             case "min" | "max":
-                return extremes(values, self.first, self.last, largest=aggregate.kind == "max")
+                without_nan = values.fill_nan(None) if values.dtype.is_float() else values
+                return extremes(without_nan, self.first, self.last, largest=aggregate.kind == "max")
             case "first" | "last":
                 return self._at_an_end(values, latest=aggregate.kind == "last")
             case "count_distinct":
@@ -164,13 +168,14 @@ class _Windows:
         return found.set(pl.Series(self._counts(values) == 0), None)
 
     def _sums(self, values: pl.Series) -> pl.Series:
+        """Of whole numbers with room for any sum, where 64 bits may not be enough."""
         kind = values.dtype
-        if isinstance(kind, pl.Decimal):
-            wide = values.cast(pl.Decimal(38, kind.scale)).fill_null(0)
-            before = pl.concat([wide.clear(1).fill_null(0), wide.cum_sum()])
-            return before.gather(self.last) - before.gather(self.first)
         if kind.is_float():
             return pl.Series(exact_sums(values.cast(pl.Float64).fill_null(0).to_numpy(), self.first, self.last))
+        if isinstance(kind, pl.Decimal) or _largest(values) * len(values) >= _TOO_LARGE:
+            wide = values.cast(pl.Decimal(38, kind.scale) if isinstance(kind, pl.Decimal) else pl.Int128).fill_null(0)
+            before = pl.concat([wide.clear(1).fill_null(0), wide.cum_sum()])
+            return before.gather(self.last) - before.gather(self.first)
         return pl.Series(totals(values.cast(pl.Int64).fill_null(0).to_numpy(), self.first, self.last))
 
     def _at_an_end(self, values: pl.Series, *, latest: bool) -> pl.Series:
@@ -183,3 +188,8 @@ class _Windows:
             return extremes(values, begin[group[self.last - 1]], self.last, largest=True, nulls=True)
         end = np.append(begin[1:], len(times))
         return extremes(values, self.first, end[group[self.first]], largest=False, nulls=True)
+
+
+def _largest(values: pl.Series) -> int:
+    """How far from zero whole numbers are at most."""
+    return max((abs(int(one)) for one in (values.min(), values.max()) if one is not None), default=0)  # type: ignore[arg-type]

@@ -7,11 +7,13 @@
     they see               v1     v1      v2         none        v3
 
 With a time to look at, an event is held until the watermark has passed it: by then every version that was up to the
-lateness late is there. The table has no watermark, so a quiet one holds nothing up. Without a time to look at, an event
-sees the latest version at once.
+lateness late is there. The table has no watermark, so a quiet one holds nothing up. An event that looks at a time after
+its own is dead: held until then it would be behind the watermark, and not held it sees what is there by chance. Without
+a time to look at, an event sees the latest version at once.
 
 Versions that no event can ask for any more go when their key is next touched. All versions that are kept of a key are
-looked at together.
+looked at together. As of the event time those are the ones since the watermark and one before; as of another time, all
+that the key ever had, or those of ``keep_history``.
 """
 
 from __future__ import annotations
@@ -34,9 +36,10 @@ from headrace.pipelines.arguments import (
     struct_of,
     with_equal_types,
 )
+from headrace.pipelines.building import remark
 from headrace.pipelines.places import Place, caller, wrong
 from headrace.pipelines.source.shape import DELETED, TIME, VERSION
-from headrace.pipelines.state.dead import timed
+from headrace.pipelines.state.dead import dead, timed
 from headrace.pipelines.state.frames import Keyed, keyed, polars_schema
 from headrace.pipelines.state.operator import ID, Changes, State, Step, TableType
 from headrace.pipelines.state.spans import codes, in_order, microseconds
@@ -68,14 +71,17 @@ def enrich(
 
     ``on`` names the stream's columns for the table's key: ``{"customer_id": "id"}``, or just the names if they are the
     same. With ``as_of``, a timestamp column of the stream (mostly its event time), an event sees the version that was
-    valid then: the last one with a time not after it. It comes out when the watermark has passed it. Without
-    ``as_of``, it sees the latest version at once.
+    valid then: the last one with a time not after it. It comes out when the watermark has passed it. That time must not
+    be after the event time: such an event is a dead letter (reason ``as-of-ahead``). Without ``as_of``, it sees the
+    latest version at once. A query that is built anew finds the versions of then only if the table is declared with
+    ``history=True``.
 
     ``missing`` says what becomes of an event whose key has no row: ``null`` keeps it with nulls, ``drop`` drops it,
     ``wait`` holds it until its key has a row (with ``as_of``: the first version after it), by the watermark up to
     ``wait_for``; then it comes out with nulls. Events that waited are behind the watermark, so with ``wait`` the result
     has no event time. ``keep_history`` bounds how far behind the watermark versions are kept where ``as_of`` is not
-    the event time; an event that asks for an older one finds it missing.
+    the event time; an event that asks for an older one finds it missing. Without it, nothing does: all versions of a
+    key are kept, and read whenever the key is touched.
 
     The table's columns come without its key; those with names that the stream has too are called ``TABLE_NAME``. The
     last column, ``TABLE_version``, is the id of the version.
@@ -99,6 +105,12 @@ def enrich(
     time = event_time(what, stream, place) if timed else None
     if as_of is not None:
         _ensure_time(what, as_of, stream, place)
+        if not table.keeps_history:
+            remark(
+                f"{what} with as_of={as_of!r} finds only the latest version of a row of {table.name!r} when it is "
+                f"built anew, for its topic keeps no others ({place}). app.table(..., history=True) keeps every "
+                "version; a view keeps the latest"
+            )
     stream, versions = with_equal_types(what, stream, table.versions, pairs, place)
     names = _names(what, stream, versions, table, place)
     operator = Enrich(
@@ -175,7 +187,7 @@ class Enrich:
         """Take in new versions, and give theirs to the events whose time has passed."""
         now = _NEVER if watermark_us is None else watermark_us
         new = delta["table"].filter(pl.all_horizontal(pl.col(*self.on.values()).is_not_null()))
-        given, dead = (delta["stream"], None) if self.time is None else timed(delta["stream"], self.time)
+        given, letters = self._given(delta["stream"])
         events = given.with_columns(self._due().alias(_DUE))
         due = state["held"].where(pl.col(_DUE) <= now)
         awaiting = self._awaiting(state["awaiting"], new, now)
@@ -191,15 +203,31 @@ class Enrich:
             "held": Changes(events.filter(pl.col(_DUE) > now), due[ID]),
             "awaiting": _changes(asking.with_columns(self._until().alias(_DUE)), waits, len(awaiting)),
         }
-        return Step(self._output(asking, versions, found, waits), changes, _wake(state, changes, now), dead)
+        return Step(self._output(asking, versions, found, waits), changes, _wake(state, changes, now), letters)
+
+    def _given(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+        """Events that can be given a version; and the others as dead letters, if there are any."""
+        if self.time is None:
+            return rows, None
+        given, without_time = timed(rows, self.time)
+        if self.as_of is None or self.as_of == self.time:
+            return given, without_time
+        ahead = self._asks() & (pl.col(self.as_of) > pl.col(self.time))
+        wrong = given.filter(ahead)
+        if wrong.is_empty():
+            return given, without_time
+        letters = dead(wrong, "as-of-ahead", f"{self.as_of} is after the event time, {self.time}")
+        return given.filter(~ahead), letters if without_time is None else pl.concat([without_time, letters])
+
+    def _asks(self) -> pl.Expr:
+        """Whether an event says what it asks for; nulls find nothing."""
+        return pl.all_horizontal(pl.col(*self.on, *filter(None, [self.as_of])).is_not_null())
 
     def _due(self) -> pl.Expr:
         """When an event can be given its version: at once, unless the watermark has to pass its time first."""
         if self.as_of is None:
             return pl.lit(_NEVER, pl.Int64)
-        times = pl.min_horizontal(*{self.as_of, self.time or self.as_of}).to_physical()
-        asks = pl.all_horizontal(pl.col(self.as_of, *self.on).is_not_null())
-        return pl.when(asks).then(times).otherwise(_NEVER)
+        return pl.when(self._asks()).then(pl.col(self.as_of).to_physical()).otherwise(_NEVER)
 
     def _until(self) -> pl.Expr:
         """How long an event waits for its key."""
@@ -208,8 +236,7 @@ class Enrich:
     def _may_wait(self, now: int) -> pl.Expr:
         if self.missing != "wait":
             return pl.repeat(value=False, n=pl.len())
-        needed = [*self.on] if self.as_of is None else [*self.on, self.as_of]
-        return (self._until() > now) & pl.all_horizontal(pl.col(needed).is_not_null())
+        return (self._until() > now) & self._asks()
 
     def _awaiting(self, table: StateTable, new: pl.DataFrame, now: int) -> pl.DataFrame:
         """Events that waited for a key that has come, or for too long."""

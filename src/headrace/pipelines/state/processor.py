@@ -16,7 +16,7 @@ from headrace.pipelines.state.cache import worker_cache
 from headrace.pipelines.state.chunks import decode
 from headrace.pipelines.state.keyed_state import ensure_fits
 from headrace.pipelines.state.log import CHUNK_KEY, CHUNK_VALUE, HEAD, BucketLog, Head
-from headrace.pipelines.state.operator import Operator, Step
+from headrace.pipelines.state.operator import ID, Changes, Operator, Step
 from headrace.pipelines.state.packing import read_blob, write_blob
 from headrace.pipelines.worker import settle
 
@@ -71,17 +71,21 @@ class KeyedProcessor(StatefulProcessor):
         return self._step(int(key[0]), empty, timerValues, due=True)
 
     def handleInitialState(self, key: Any, initialState: pd.DataFrame, timerValues: Any) -> None:
-        """A bucket of a query that was rescaled."""
-        (seed,) = initialState.itertuples(index=False)
-        head = Head()
+        """A bucket of a query that was rescaled, or a part of it."""
+        found = self._head.get()
+        head = Head.read(found[0] if found else None)
         self._describe(head)
         what = f"bucket {key[0]} of {self._address}"
-        changes = decode(bytes(seed.data), f"what {what} begins with")
-        ensure_fits(changes, self._operator, what)
-        BucketLog(head, self._chunks, what).append(changes)
-        if seed.wake >= 0:
-            head.wake_ms = int(seed.wake)
-            self._handle.registerTimer(head.wake_ms)
+        log = BucketLog(head, self._chunks, what)
+        begin = {table: change.next_id for entry in head.chunks for table, change in log.read(entry).items()}
+        for seed in initialState.itertuples(index=False):
+            changes = decode(bytes(seed.data), f"what {what} begins with")
+            ensure_fits(changes, self._operator, what)
+            log.append({table: _moved(change, begin.get(table, 0)) for table, change in changes.items()})
+            begin |= {table: begin.get(table, 0) + change.next_id for table, change in changes.items()}
+            if seed.wake >= 0 and head.wake_ms is None:
+                head.wake_ms = int(seed.wake)
+                self._handle.registerTimer(head.wake_ms)
         self._head.update((head.text(),))
 
     def close(self) -> None:
@@ -145,6 +149,12 @@ class KeyedProcessor(StatefulProcessor):
         report = Report(Counts(0, 0, total), None)
         writer.put(TIMES, report_key(address.query, f"~operator-{address.operator}", counted), report.to_json())
         writer.flush()
+
+
+def _moved(change: Changes, by: int) -> Changes:
+    """Added rows with larger ids."""
+    rows = None if change.append is None else change.append.with_columns(pl.col(ID) + by)
+    return Changes(rows, None, change.next_id + by)
 
 
 def letters(rows: pl.DataFrame, address: Address, bucket: int, before: int) -> Iterator[Letter]:
