@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 
 from headrace.capture import databases
@@ -110,14 +111,22 @@ class CaptureRun:
         return [*jvm, *(self._sqlite_status(one) for one in self._sqlite)]
 
     def wait_until_current(self, given_up: threading.Event, patience_s: float = 3600.0) -> bool:
-        """Wait until all that is in the databases now is in the log; False if it was given up, or one has failed."""
+        """Wait until all that is in the databases now is in the log; False if it was given up, or one has failed
+        (``trouble`` says why)."""
+        deadline = time.monotonic() + patience_s
         if self.supervisor is not None and not self.supervisor.wait_until_current(given_up, patience_s):
             return False
         for one in self._sqlite:
-            while one.status.state != "failed" and not one.has_carried_all():
-                if given_up.wait(0.05):
+            while not one.has_carried_all():
+                if one.status.state == "failed" or time.monotonic() > deadline or given_up.wait(0.05):
                     return False
         return all(one.status.state != "failed" for one in self._sqlite)
+
+    @property
+    def trouble(self) -> str | None:
+        """What those say that do not flow."""
+        ill = [one for one in self.statuses if one.state in ("failed", "waiting") and one.last_error is not None]
+        return " ".join(f"table {one.name}: {one.last_error}" for one in ill) or None
 
     def ask(self, name: str, action: str) -> None:
         """Do something with a table: ``pause``, ``resume``, ``snapshot``, ``snapshot-stop|hold|go``."""

@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.capture.declarations import Captured
 from headrace.capture.sqlite import SQLiteFile
@@ -25,7 +25,8 @@ class SQLiteStatus:
     """How a capture is doing."""
 
     state: str
-    """``starting``, ``snapshot``, ``streaming``, ``paused``, ``waiting`` (for the log), ``failed`` or ``stopped``."""
+    """``starting``, ``snapshot``, ``streaming``, ``paused``, ``waiting`` (for the log, or for who locks the file),
+    ``failed`` or ``stopped``."""
     rows: int = 0
     """Changes carried since the start."""
     pending: int = 0
@@ -50,15 +51,21 @@ class SQLiteCapture:
     @property
     def status(self) -> SQLiteStatus:
         """How it is doing."""
-        return self._status
+        now = self._status
+        if self._thread.ident is not None and not self._thread.is_alive() and now.state != "stopped":
+            return replace(now, state="failed", error=now.error or "it has ended")
+        return now
 
     def has_carried_all(self) -> bool:
-        """Whether all that is in the file now is in the log."""
+        """Whether all that is in the file now is in the log; not, while the file cannot be asked."""
         drain = self._drains
-        if drain is None or self._status.state != "streaming":
+        if drain is None or self.status.state != "streaming":
             return False
-        with contextlib.closing(SQLiteFile(drain.source)) as file:
-            return file.last_id(file.watched(self.app, self.captured)) <= drain.position
+        try:
+            with contextlib.closing(SQLiteFile(drain.source)) as file:
+                return file.last_id(file.watched(self.app, self.captured)) <= drain.position
+        except HeadraceError:  # which the capture comes upon too, and tells
+            return False
 
     def start(self) -> None:
         """Begin."""
@@ -84,15 +91,13 @@ class SQLiteCapture:
         self._snapshot.set()
 
     def _run(self) -> None:
-        drain = None
         while not self._stopping.is_set():
-            drain = SQLiteDrain(self.app, self.captured, self._cluster, told=self._told)
             try:
-                self._drain(drain)
-            except HeadraceError as error:
+                drain = SQLiteDrain(self.app, self.captured, self._cluster, told=self._told)
+                with contextlib.closing(drain):
+                    self._drain(drain)
+            except Exception as error:  # whatever it is, it is told and tried again
                 self._failed(error)
-            finally:
-                drain.close()
         self._status = SQLiteStatus("stopped", self._status.rows)
 
     def _drain(self, drain: SQLiteDrain) -> None:
@@ -113,11 +118,12 @@ class SQLiteCapture:
             if not more:
                 drain.wait(WAIT_S, self._stopping)
 
-    def _failed(self, error: HeadraceError) -> None:
+    def _failed(self, error: Exception) -> None:
         state = "waiting" if isinstance(error, ServerAway) else "failed"
-        if self._status.error != str(error):
-            self._told(f"table {self.captured.name}: {error}")
-        self._status = SQLiteStatus(state, self._status.rows, self._status.pending, str(error))
+        sentence = str(error) if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"
+        if self._status.error != sentence:
+            self._told(f"table {self.captured.name}: {sentence}")
+        self._status = replace(self._status, state=state, error=sentence)
         until = time.monotonic() + RETRY_S
         refused = isinstance(error, SourceMoved)
         while not self._stopping.is_set() and (refused or time.monotonic() < until):

@@ -181,7 +181,9 @@ def run(
         with captures_of(loaded, chosen, _tell) as captures:
             if captures is not None and until_current:
                 if not captures.wait_until_current(stopped):
-                    raise CommandFailed("the captures did not come to what the databases have.")
+                    raise CommandFailed(
+                        "the captures did not come to what the databases have.", detail=captures.trouble
+                    )
                 _tell("all that was in the databases is in the log")
             else:
                 stopped.wait()
