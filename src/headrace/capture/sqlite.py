@@ -196,9 +196,11 @@ class SQLiteFile:
         """The largest id that a change has had."""
         return int(self._one("SELECT seq FROM sqlite_sequence WHERE name = ?", watched.changes) or 0)
 
-    def pending(self, watched: Watched, after: int) -> int:
-        """How many changes wait."""
-        return int(self._one(f"SELECT count(*) FROM {quoted(watched.changes)} WHERE id > ?", after))
+    def pending(self, watched: Watched, after: int) -> tuple[int, int | None]:
+        """How many changes wait, and of when the oldest is (milliseconds)."""
+        waiting = f"FROM {quoted(watched.changes)} WHERE id > ?"
+        oldest = self._one(f"SELECT at {waiting} ORDER BY id LIMIT 1", after)
+        return int(self._one(f"SELECT count(*) {waiting}", after)), oldest
 
     @property
     def version(self) -> tuple[int, int]:

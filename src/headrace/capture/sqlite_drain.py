@@ -83,8 +83,8 @@ class SQLiteDrain:
         """The id of the last change that is in the log."""
         return self._position
 
-    def pending(self) -> int:
-        """How many changes wait."""
+    def pending(self) -> tuple[int, int | None]:
+        """How many changes wait, and of when the oldest is (milliseconds)."""
         file, installed = self._opened
         return file.pending(installed.watched, self._position)
 
