@@ -70,3 +70,18 @@ def test_a_copy_that_cannot_be_committed_is_undone_and_can_be_made_later(
         app.execute("INSERT INTO people VALUES (3, 'c')")
         assert file.copy_chunk(asked) is not None
         assert [row[1] for row in file.changes(installed.watched, 0, 10)] == ["c", "r", "r", "r"]
+
+
+def test_nobody_is_locked_out_while_keys_of_the_topic_are_looked_for_in_the_table(tmp_path: Path) -> None:
+    path = tmp_path / "shop.sqlite"
+
+    def keys(app: sqlite3.Connection) -> Iterator[tuple[int]]:
+        for key in range(1, 6):
+            yield (key,)
+            app.execute("DELETE FROM people WHERE id = ?", (key,))
+
+    with captured(path, "DELETE") as (file, installed), closing(connect(path)) as app:
+        _, gone = file.end_snapshot(installed, keys(app), 0)
+        noted = [(row[1], row[3]) for row in file.changes(installed.watched, 0, 10)]
+    assert gone == 3
+    assert noted == [("d", 1), ("d", 2), ("d", 3), ("d", 4), ("d", 5)], "those that it deletes itself are noted once"

@@ -171,8 +171,9 @@ class SQLiteFile:
             + " AND ".join(f"{quoted(f'old_{name}')} IS ?" for name in watched.key)
         )
         gone = 0
+        missing = [key for key in keys if not self._one(there, *key)]  # very many keys, and writers need not wait
         with self._explained(), self._transaction():
-            for key in keys:
+            for key in missing:
                 if not self._one(there, *key) and not self._one(waits, *key):
                     self._connection.execute(watched.note_deletion(), key)
                     gone += 1
