@@ -61,8 +61,8 @@ class SQLiteCapture:
     @property
     def status(self) -> SQLiteStatus:
         """How it is doing."""
-        now = self._status
-        if self._thread.ident is not None and not self._thread.is_alive() and now.state != "stopped":
+        is_dead, now = self._thread.ident is not None and not self._thread.is_alive(), self._status
+        if is_dead and now.state != "stopped":
             return replace(now, state="failed", error=now.error or "it has ended")
         return now
 
