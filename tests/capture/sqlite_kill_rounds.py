@@ -1,6 +1,7 @@
 """Kills the process that drains an SQLite file (and now and then the broker) with SIGKILL at random moments, while two
-programs write to the file. In the end the topic's table must be the file's, and the changes of each key must be exactly
-those that the writers noted, each once and in order.
+programs write to the file, with a rollback journal (SQLite's default) or a write-ahead log. In the end the topic's
+table must be the file's, and the changes of each key must be exactly those that the writers noted, each once and in
+order.
 
 ``python -m tests.capture.sqlite_kill_rounds --kills 100 --seed 7`` (``make faults``).
 """
@@ -32,6 +33,7 @@ from tests.servers import ROOT, Headrace, _Process, die_with_parent
 
 KEYS, ROWS_AT_FIRST = 40, 400
 PATIENCE_S = 180.0
+JOURNALS = ("DELETE", "WAL")
 
 
 class Wrong(AssertionError):
@@ -48,10 +50,11 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def prepare(path: Path) -> None:
+def prepare(path: Path, journal: str) -> None:
     with contextlib.closing(connect(path)) as made:
         made.executescript(
-            "PRAGMA journal_mode = WAL; CREATE TABLE stock (id INTEGER PRIMARY KEY, n INTEGER, note TEXT UNIQUE);"
+            f"PRAGMA journal_mode = {journal};"
+            "CREATE TABLE stock (id INTEGER PRIMARY KEY, n INTEGER, note TEXT UNIQUE);"
             "CREATE TABLE noted (place INTEGER PRIMARY KEY AUTOINCREMENT, id INTEGER, n INTEGER);"
         )
         made.execute("BEGIN")
@@ -128,11 +131,11 @@ class Drainer:
         self.start()
 
 
-def campaign(folder: Path, seed: int, kills: int) -> dict[str, int]:
+def campaign(folder: Path, seed: int, kills: int, journal: str) -> dict[str, int]:
     """Kill so often; raises Wrong if the topic is not as the file is. Returns what was counted."""
-    print(f"seed {seed}, {kills} kills", flush=True)
+    print(f"seed {seed}, journal {journal}, {kills} kills", flush=True)
     chance, path = random.Random(seed), folder / "shop.sqlite"
-    prepare(path)
+    prepare(path, journal)
     server = Headrace(folder / "node")
     cluster = Cluster(server.bootstrap, {})
     ensure_topic(cluster, "stock", 1, COMPACTED)
@@ -153,7 +156,7 @@ def campaign(folder: Path, seed: int, kills: int) -> dict[str, int]:
             writer.stop()
         return {"brokers": brokers, **_settle(path, server.bootstrap, drainer)}
     except AssertionError as error:
-        raise Wrong(f"seed {seed}: {error}\n{drainer.output}") from error
+        raise Wrong(f"seed {seed}, journal {journal}: {error}\n{drainer.output}") from error
     finally:
         drainer.process.end(signal.SIGKILL, 10.0)
         server.stop()
@@ -226,7 +229,7 @@ def main() -> None:
     left, seed = given.kills, given.seed if given.seed is not None else int(time.time())
     while left > 0:
         with tempfile.TemporaryDirectory(prefix="headrace-sqlite-kills-") as folder:
-            print(campaign(Path(folder), seed, min(left, 20)), flush=True)
+            print(campaign(Path(folder), seed, min(left, 20), JOURNALS[seed % 2]), flush=True)
         left, seed = left - 20, seed + 1
 
 

@@ -56,22 +56,36 @@ def test_a_captured_table_is_run_looked_at_and_removed(
     where = ["--server", log.bootstrap]
     data = ["--data", str(tmp_path / "data")]
     headrace("run", str(app), "--once", *where, *data)
-    child = subprocess.Popen(
-        [COMMAND, "capture", "run", str(app), *where, *data],
-        env=ENV,
-        preexec_fn=die_with_parent,
-        start_new_session=True,
-    )
+    said = tmp_path / "said.log"
+    with said.open("wb") as output:
+        child = subprocess.Popen(
+            [COMMAND, "capture", "run", str(app), *where, *data],
+            env=ENV,
+            stdout=output,
+            preexec_fn=die_with_parent,
+            start_new_session=True,
+        )
     try:
-        one = _until(log, "streaming")
+        one = _until(log, rows=300)
         assert one["table"] == "public.customers"
-        assert one["records"] >= 300
         assert one["lag_bytes"] is not None
+        assert isinstance(one["lag_seconds"], float)
         assert "shopfront.buyers" in headrace("capture", "list", *where)
         assert 'headrace_capture_up{app="shopfront",table="buyers"} 1' in headrace("capture", "metrics", *where)
         assert "is paused" in headrace("capture", "pause", "shopfront.buyers", *where)
         assert "is streaming" in headrace("capture", "resume", "shopfront.buyers", *where)
         headrace("capture", "snapshot", "shopfront.buyers", *where)
+        _until(log, rows=600)
+        metrics = headrace("capture", "metrics", *where)
+        assert 'headrace_capture_rows_total{app="shopfront",table="buyers"} 600' in metrics
+        assert 'headrace_capture_lag_seconds{app="shopfront",table="buyers"}' in metrics
+        for flag in ("hold", "go", "stop"):
+            asked = f"snapshot-{flag} was asked for"
+            assert asked in headrace("capture", "snapshot", "shopfront.buyers", f"--{flag}", *where)
+            _until_said(said, f"table buyers: {asked}")
+        assert "exclude each other" in headrace(
+            "capture", "snapshot", "shopfront.buyers", "--hold", "--go", *where, code=1
+        )
         assert "captured already" in headrace("capture", "remove", str(app), *where, *data, code=1)
         assert "no table 'shopfront.nobody'" in headrace("capture", "status", "shopfront.nobody", *where, code=1)
     finally:
@@ -91,12 +105,20 @@ def test_a_captured_table_is_run_looked_at_and_removed(
     ]
 
 
-def _until(log: Headrace, state: str) -> dict[str, object]:
+def _until(log: Headrace, rows: int) -> dict[str, object]:
     deadline = time.monotonic() + 240
     while time.monotonic() < deadline:
         found = json.loads(headrace("capture", "list", "-o", "json", "--server", log.bootstrap))
         for one in found:
-            if one["app"] == "shopfront" and one["state"] == state and one["records"] >= 300:
+            if one["app"] == "shopfront" and one["state"] == "streaming" and one["rows"] >= rows:
+                assert one["rows"] == rows
                 return dict(one)
         time.sleep(0.5)
-    raise AssertionError(f"not {state}: {found}")
+    raise AssertionError(f"not streaming with {rows} rows: {found}")
+
+
+def _until_said(file: Path, sentence: str) -> None:
+    deadline = time.monotonic() + 60
+    while sentence not in file.read_text():
+        assert time.monotonic() < deadline, file.read_text()[-2000:]
+        time.sleep(0.1)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.capture import jars as fetching
-from headrace.capture.jars import Jar, install, is_installed
+from headrace.capture.jars import Jar, fetcher, install, is_installed
 from headrace.errors import HeadraceError
 
 RIGHT = Jar("worker", "org.example", "right", "1", hashlib.sha256(b"right").hexdigest())
@@ -35,6 +35,35 @@ def test_jars_with_the_right_checksums_are_installed(fetched: dict[Jar, str], tm
     assert is_installed(home)
     assert (home / "postgres" / "debezium" / "other-2.jar").read_text() == "other"
     assert not install(home, using="maven")
+
+
+@pytest.mark.system
+@pytest.mark.timeout(300)
+def test_what_pyspark_carries_fetches_jars_where_maven_is_not_and_progress_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    wanted = tuple(jar for jar in fetching.jars() if jar.artifact == "jackson-annotations")
+    assert len(wanted) == 3, "one jar, in two versions, for three class paths"
+    home, told = tmp_path / "capture", list[tuple[int, int]]()
+    monkeypatch.setattr(fetching, "jars", lambda: wanted)
+    assert install(home, lambda *progress: told.append(progress), using="ivy")
+    assert is_installed(home)
+    assert sorted(str(path.relative_to(home)) for path in home.rglob("*.jar")) == [
+        "binlog/debezium/jackson-annotations-2.19.0.jar",
+        "postgres/debezium/jackson-annotations-2.21.jar",
+        "worker/jackson-annotations-2.21.jar",
+    ]
+    assert told[-1] == (3, 3)
+    assert len(told) > 1, "told while they are fetched too"
+    assert told == sorted(told)
+
+
+def test_where_maven_is_not_what_pyspark_carries_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching.shutil, "which", lambda program: None if program == "mvn" else f"/bin/{program}")
+    assert fetcher() == "ivy"
+    monkeypatch.setattr(fetching.shutil, "which", lambda program: None)
+    with pytest.raises(HeadraceError, match="nothing here can fetch jars"):
+        fetcher()
 
 
 def test_a_jar_that_was_changed_or_is_not_there_is_refused_and_what_was_installed_stays(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -14,7 +15,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from headrace.capture import sqlite as looking
 from headrace.capture.declarations import Captured, SQLite
+from headrace.capture.run import CaptureRun
+from headrace.capture.settings import CaptureSettings
 from headrace.capture.sqlite import SQLiteFile
 from headrace.capture.sqlite_capture import SQLiteCapture
 from headrace.capture.sqlite_drain import SourceMoved, SQLiteDrain, position_key
@@ -255,6 +259,90 @@ def test_what_cannot_be_captured_is_told_once_and_tried_again(path: Path, cluste
     until(lambda: capture.status.state == "streaming" and capture.status.rows == 1)
     capture.stop()
     assert sum("there is no table" in sentence for sentence in told) == 1
+
+
+def test_a_lock_is_told_as_a_lock_and_waited_for(path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looking, "BUSY_S", 0.05)
+    told: list[str] = []
+    capture = SQLiteCapture("shop", Captured("people", SQLite(path, table="people"), ("id",)), cluster, told.append)
+    capture.start()
+    until(lambda: capture.status.state == "streaming")
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        until(lambda: capture.status.state == "waiting")
+        assert "is locked by another program" in str(capture.status.error)
+        assert not capture.has_carried_all()
+        other.execute("INSERT INTO people VALUES (1, 'a')")
+        other.execute("COMMIT")
+    until(lambda: capture.status.state == "streaming" and capture.status.rows == 1)
+    assert capture.has_carried_all()
+    capture.stop()
+    assert sum("is locked by another program" in sentence for sentence in told) == 1
+
+
+def test_noted_changes_that_somebody_dropped_are_missed_and_all_is_read_anew_when_asked_for(
+    path: Path, cluster: Cluster
+) -> None:
+    capture = SQLiteCapture("shop", Captured("people", SQLite(path, table="people"), ("id",)), cluster)
+    capture.start()
+    execute(path, "INSERT INTO people VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    until(lambda: capture.status.rows == 3)
+    execute(path, 'DROP TABLE "_headrace.shop.people.changes"')
+    until(lambda: capture.status.state == "failed")
+    assert "captured from" in str(capture.status.error)
+    assert not capture.has_carried_all()
+    execute(path, "DELETE FROM people WHERE id = 1")
+    capture.snapshot()
+    until(lambda: capture.status.state == "streaming" and capture.has_carried_all())
+    capture.stop()
+    assert last(cluster) == {2: "b", 3: "c"}
+
+
+def test_a_capture_goes_on_after_an_error_that_nobody_thought_of(
+    path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    capture = SQLiteCapture("shop", Captured("people", SQLite(path, table="people"), ("id",)), cluster, told.append)
+
+    def broken(drain: SQLiteDrain) -> bool:
+        raise KeyError("oh")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SQLiteDrain, "step", broken)
+        capture.start()
+        until(lambda: capture.status.state == "failed")
+        assert capture.status.error == "KeyError: 'oh'"
+    execute(path, "INSERT INTO people VALUES (1, 'a')")
+    until(lambda: capture.status.state == "streaming" and capture.status.rows > 0)
+    capture.stop()
+    assert told[0] == "table people: KeyError: 'oh'"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_waiting_until_all_is_captured_ends_when_a_capture_has_failed_with_its_reason(
+    path: Path, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(drain: SQLiteDrain) -> bool:
+        raise SystemExit
+
+    table = Captured("people", SQLite(path, table="people"), ("id",))
+    run = CaptureRun("shop", [table], CaptureSettings(cluster.bootstrap, tmp_path / "data"))
+    run.start()
+    try:
+        assert run.wait_until_current(threading.Event())
+        assert run.trouble is None
+        execute(path, "ALTER TABLE people RENAME TO other")
+        until(lambda: run.statuses[0].state == "failed")
+        assert not run.wait_until_current(threading.Event())
+        assert "table people: there is no table 'people'" in str(run.trouble)
+        execute(path, "ALTER TABLE other RENAME TO people")
+        until(lambda: run.statuses[0].state == "streaming")
+        monkeypatch.setattr(SQLiteDrain, "step", dies)
+        until(lambda: run.statuses[0].state == "failed")
+        assert not run.wait_until_current(threading.Event())
+        assert run.trouble == "table people: it has ended"
+    finally:
+        run.stop()
 
 
 def until(what: Any) -> None:

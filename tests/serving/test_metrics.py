@@ -57,7 +57,7 @@ def status(app: str) -> Any:
 
 
 def table(app: str) -> Any:
-    return TableStatus(app, "t", "postgres", "public.t", "streaming", 5, 100, 1.5, 1000, restarts=1).entry()
+    return TableStatus(app, "t", "postgres", "public.t", "streaming", 7, 100, 1.5, 1000, 5, 2, restarts=1).entry()
 
 
 def scraped(node: LiveNode) -> str:

@@ -63,6 +63,7 @@ def _forget(cluster: Cluster, app: str) -> None:
         "capture-paused",
         "capture-truncate",
         "capture-beat",
+        "capture-rows",
         "capture-command",
     ):
         for name in read_catalog(cluster, kind):

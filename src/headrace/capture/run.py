@@ -6,11 +6,15 @@ import contextlib
 import fcntl
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from confluent_kafka import KafkaException
 
 from headrace.capture import databases
 from headrace.capture.commands import refusal
 from headrace.capture.connectors import connectors_of
+from headrace.capture.counting import CapturedRows
 from headrace.capture.declarations import Captured, SQLite
 from headrace.capture.jars import ensure_installed
 from headrace.capture.keeping import ensure_table_topic
@@ -30,6 +34,9 @@ COMMANDS = "capture-command"
 PAUSED = "capture-paused"
 LISTEN_S = 0.5
 PUBLISH_EVERY_S = 2.0
+COUNT_S = 0.1
+"""How long rows are counted at a time: those of a large snapshot not at once, but their capture is not held up."""
+COUNT_AT_LAST_S = 2.0
 
 
 def preflight(app: str, tables: Sequence[Captured], settings: CaptureSettings) -> None:
@@ -68,6 +75,7 @@ class CaptureRun:
         self._told = told
         self._stopping = threading.Event()
         self._catalog = Catalog(self.cluster)
+        self._rows = CapturedRows(self.cluster, app, tables)
         self._listener = threading.Thread(target=self._listen, name="capture commands", daemon=True)
         self._lock: int | None = None
 
@@ -99,7 +107,9 @@ class CaptureRun:
             self.supervisor.stop()
         if self._listener.ident is not None:
             self._listener.join(5.0)
-        self._publish_sqlite()
+        self._count(self._rows.finish, COUNT_AT_LAST_S)
+        self._rows.close()
+        self._publish(self.statuses)
         self._catalog.drain()
         self._unlock()
 
@@ -107,17 +117,27 @@ class CaptureRun:
     def statuses(self) -> list[TableStatus]:
         """How all captured tables are doing."""
         jvm = self.supervisor.statuses if self.supervisor is not None else []
+        for one in jvm:
+            one.rows = self._rows.of(one.name)
         return [*jvm, *(self._sqlite_status(one) for one in self._sqlite)]
 
     def wait_until_current(self, given_up: threading.Event, patience_s: float = 3600.0) -> bool:
-        """Wait until all that is in the databases now is in the log; False if it was given up, or one has failed."""
+        """Wait until all that is in the databases now is in the log; False if it was given up, or one has failed
+        (``trouble`` says why)."""
+        deadline = time.monotonic() + patience_s
         if self.supervisor is not None and not self.supervisor.wait_until_current(given_up, patience_s):
             return False
         for one in self._sqlite:
-            while one.status.state != "failed" and not one.has_carried_all():
-                if given_up.wait(0.05):
+            while not one.has_carried_all():
+                if one.status.state == "failed" or time.monotonic() > deadline or given_up.wait(0.05):
                     return False
         return all(one.status.state != "failed" for one in self._sqlite)
+
+    @property
+    def trouble(self) -> str | None:
+        """What those say that do not flow."""
+        ill = [one for one in self.statuses if one.state in ("failed", "waiting") and one.last_error is not None]
+        return " ".join(f"table {one.name}: {one.last_error}" for one in ill) or None
 
     def ask(self, name: str, action: str) -> None:
         """Do something with a table: ``pause``, ``resume``, ``snapshot``, ``snapshot-stop|hold|go``."""
@@ -142,7 +162,7 @@ class CaptureRun:
             asked[action]()
 
     def _listen(self) -> None:
-        """Obey commands from the catalog, and tell how SQLite's captures are doing."""
+        """Obey commands from the catalog, count rows, and tell how SQLite's captures are doing."""
         commands: Commands | None = None
         waited = PUBLISH_EVERY_S
         while not self._stopping.is_set():
@@ -152,17 +172,27 @@ class CaptureRun:
                     self.ask(name, action)
             except HeadraceError:
                 self._stopping.wait(LISTEN_S)
+            self._count(self._rows.look, COUNT_S)
             waited += LISTEN_S
             if waited >= PUBLISH_EVERY_S:
-                self._publish_sqlite()
+                self._publish([one for one in self.statuses if one.name in self._files])
                 waited = 0.0
         if commands is not None:
             commands.close()
 
-    def _publish_sqlite(self) -> None:
-        for one in self._sqlite:
-            status = self._sqlite_status(one)
+    def _count(self, count: Callable[[float], None], seconds: float) -> None:
+        with contextlib.suppress(HeadraceError, KafkaException):  # the log is away, say: tried again
+            count(seconds)
+
+    def _publish(self, statuses: Iterable[TableStatus]) -> None:
+        """Those of the supervisor it publishes itself, while it runs."""
+        for status in statuses:
             self._catalog.put(f"capture/{self.app}/{status.name}", status.entry())
+        self._rows.note(self._catalog)
+
+    @property
+    def _files(self) -> set[str]:
+        return {one.captured.name for one in self._sqlite}
 
     def _sqlite_status(self, one: SQLiteCapture) -> TableStatus:
         now = one.status
@@ -173,8 +203,10 @@ class CaptureRun:
             source.server,
             source.table_name,
             now.state,
-            now.rows,
-            lag_bytes=None,
+            self._rows.end(one.captured.name),
+            lag_seconds=now.lag_seconds(),
+            rows=self._rows.of(one.captured.name),
+            pending=now.pending,
             snapshot="initial running" if now.state == "snapshot" else None,
             last_error=now.error,
             pid=os.getpid(),

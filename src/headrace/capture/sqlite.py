@@ -21,6 +21,7 @@ from typing import Any
 
 from headrace.capture.columns import TableColumn, TableLook, spark_type
 from headrace.capture.declarations import Captured, Snapshot, SQLite
+from headrace.capture.problems import Unreachable
 from headrace.capture.sqlite_triggers import UniqueIndex, Watched, quoted
 from headrace.errors import HeadraceError
 
@@ -30,6 +31,10 @@ _STATE = "_headrace_capture"
 _MOST_COLUMNS = 900
 CHUNK_ROWS = 2_000
 BUSY_S = 30.0
+COMMIT_S = 1.0
+"""How long a commit waits for readers, while others cannot begin to read: without a WAL that is how SQLite does it."""
+_FORGET_S = 0.05
+_LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +48,8 @@ class Installed:
     snapshot: str
     forgotten: int = 0
     renewed: bool = False
-    """Whether triggers that had been there were gone: what was changed meanwhile was not noted, so all is read anew."""
+    """Whether triggers or changes that had been there were gone: what was changed meanwhile is not known, so all is
+    read anew."""
 
     @property
     def is_copying(self) -> bool:
@@ -68,7 +74,8 @@ class SQLiteFile:
                 f"there is no SQLite file {str(path)!r}.",
                 hint="write the path as the program sees it that runs the app, and make the table first",
             )
-        self._connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+        with self._explained():
+            self._connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         self._connection.text_factory = lambda text: text.decode(errors="replace")
 
     def close(self) -> None:
@@ -77,8 +84,7 @@ class SQLiteFile:
 
     def look(self) -> TableLook:
         """The columns and the key of the table."""
-        with self._explained():
-            found = list(self._connection.execute(f"PRAGMA table_xinfo({quoted(self.source.table)})"))
+        found = self._all(f"PRAGMA table_xinfo({quoted(self.source.table)})")
         kind = self._one("SELECT type FROM sqlite_master WHERE lower(name) = lower(?)", self.source.table)
         if not found or kind != "table":
             raise HeadraceError(
@@ -96,9 +102,10 @@ class SQLiteFile:
                 f"CREATE TABLE IF NOT EXISTS {_STATE} "
                 "(name TEXT PRIMARY KEY, file TEXT, snapshot TEXT, reached TEXT, forgotten INTEGER)"
             )
+            had_changes = self._one("SELECT 1 FROM sqlite_master WHERE name = ?", watched.changes) is not None
             for statement in watched.create_changes():
                 self._connection.execute(statement)
-            present = [row[1] for row in self._connection.execute(f"PRAGMA table_info({quoted(watched.changes)})")]
+            present = [row[1] for row in self._all(f"PRAGMA table_info({quoted(watched.changes)})")]
             for statement in watched.add_columns(present):
                 self._connection.execute(statement)
             there = self._triggers(watched)
@@ -106,7 +113,7 @@ class SQLiteFile:
                 if there.get(name) != sql:
                     self._connection.execute(f"DROP TRIGGER IF EXISTS {quoted(name)}")
                     self._connection.execute(sql)
-            return self._noted(watched, bool(there))
+            return self._noted(watched, bool(there) and had_changes)
 
     def watched(self, app: str, captured: Captured) -> Watched:
         """What is to be noted of the table; an error if that is not possible."""
@@ -137,7 +144,7 @@ class SQLiteFile:
     def ask_for_snapshot(self, installed: Installed, *, again: bool) -> Installed:
         """Begin to copy the rows of the table into its changes, from the first; ``again`` if the topic may have rows
         that the table has no more."""
-        with self._explained():
+        with self._explained(), self._transaction():
             return self._state(installed, "again" if again else "running", None)
 
     def copy_chunk(self, installed: Installed, rows: int | None = None) -> Installed | None:
@@ -164,8 +171,9 @@ class SQLiteFile:
             + " AND ".join(f"{quoted(f'old_{name}')} IS ?" for name in watched.key)
         )
         gone = 0
+        missing = [key for key in keys if not self._one(there, *key)]  # very many keys, and writers need not wait
         with self._explained(), self._transaction():
-            for key in keys:
+            for key in missing:
                 if not self._one(there, *key) and not self._one(waits, *key):
                     self._connection.execute(watched.note_deletion(), key)
                     gone += 1
@@ -173,36 +181,34 @@ class SQLiteFile:
 
     def changes(self, watched: Watched, after: int, limit: int) -> list[tuple[Any, ...]]:
         """The next changes in order: id, op, at, old values, new values."""
-        with self._explained():
-            return self._connection.execute(watched.read_changes(), (after, limit)).fetchall()
+        return self._all(watched.read_changes(), after, limit)
 
     def forget_changes(self, watched: Watched, up_to: int) -> bool:
-        """Delete changes that are in the log; False if somebody else is writing just now."""
-        self._connection.execute("PRAGMA busy_timeout = 50")
+        """Delete changes that are in the log; False if somebody else reads or writes just now."""
         try:
-            with self._transaction():
+            with self._explained(), self._transaction(_FORGET_S):
                 self._connection.execute(f"DELETE FROM {quoted(watched.changes)} WHERE id <= ?", (up_to,))
                 self._connection.execute(f"UPDATE {_STATE} SET forgotten = ? WHERE name = ?", (up_to, _name(watched)))
             return True
-        except sqlite3.OperationalError:
+        except Unreachable:
             return False
-        finally:
-            self._connection.execute(f"PRAGMA busy_timeout = {int(BUSY_S * 1000)}")
 
     def last_id(self, watched: Watched) -> int:
         """The largest id that a change has had."""
         return int(self._one("SELECT seq FROM sqlite_sequence WHERE name = ?", watched.changes) or 0)
 
-    def pending(self, watched: Watched, after: int) -> int:
-        """How many changes wait."""
-        return int(self._one(f"SELECT count(*) FROM {quoted(watched.changes)} WHERE id > ?", after))
+    def pending(self, watched: Watched, after: int) -> tuple[int, int | None]:
+        """How many changes wait, and of when the oldest is (milliseconds)."""
+        waiting = f"FROM {quoted(watched.changes)} WHERE id > ?"
+        oldest = self._one(f"SELECT at {waiting} ORDER BY id LIMIT 1", after)
+        return int(self._one(f"SELECT count(*) {waiting}", after)), oldest
 
     @property
     def version(self) -> tuple[int, int]:
         """Differs when somebody else has written to the file, or has changed its schema."""
         return int(self._one("PRAGMA data_version")), int(self._one("PRAGMA schema_version"))
 
-    def _noted(self, watched: Watched, had_triggers: bool) -> Installed:
+    def _noted(self, watched: Watched, was_whole: bool) -> Installed:
         known = self._connection.execute(
             f"SELECT file, snapshot, forgotten FROM {_STATE} WHERE name = ?", (_name(watched),)
         ).fetchone()
@@ -213,8 +219,8 @@ class SQLiteFile:
                 f"INSERT INTO {_STATE} VALUES (?, ?, ?, NULL, 0)", (_name(watched), file, snapshot)
             )
             return Installed(watched, file, snapshot)
-        found = Installed(watched, known[0], known[1], known[2], renewed=not had_triggers)
-        return found if had_triggers else self._state(found, "again", None)
+        found = Installed(watched, known[0], known[1], known[2], renewed=not was_whole)
+        return found if was_whole else self._state(found, "again", None)
 
     def _state(self, installed: Installed, snapshot: str, reached: str | None) -> Installed:
         self._connection.execute(
@@ -249,11 +255,11 @@ class SQLiteFile:
 
     def _unique(self, seen: TableLook) -> Iterator[UniqueIndex]:
         """Unique indexes other than the key's."""
-        listed = list(self._connection.execute(f"PRAGMA index_list({quoted(self.source.table)})"))
+        listed = self._all(f"PRAGMA index_list({quoted(self.source.table)})")
         for _, index, is_unique, origin, _ in (row[:5] for row in listed):
             if not is_unique or origin == "pk":
                 continue
-            columns = [row for row in self._connection.execute(f"PRAGMA index_xinfo({quoted(index)})") if row[5]]
+            columns = [row for row in self._all(f"PRAGMA index_xinfo({quoted(index)})") if row[5]]
             plain = tuple((row[2], row[4]) for row in columns if row[2] is not None)
             if not plain:
                 raise HeadraceError(
@@ -265,38 +271,58 @@ class SQLiteFile:
                 yield UniqueIndex(plain)
 
     def _tables(self) -> list[str]:
-        listed = self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
+        listed = self._all("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
         return [name for (name,) in listed if not name.startswith(("sqlite_", "_headrace"))]
 
     def _triggers(self, watched: Watched) -> dict[str, str]:
-        found = self._connection.execute(
-            "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND lower(tbl_name) = lower(?)",
-            (watched.table,),
+        found = self._all(
+            "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND lower(tbl_name) = lower(?)", watched.table
         )
         mine = f"_headrace.{watched.app}.{watched.name}."
         return {name: sql for name, sql in found if name.startswith(mine)}
 
+    def _all(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        with self._explained():
+            return self._connection.execute(sql, values).fetchall()
+
     def _one(self, sql: str, *values: Any) -> Any:
-        row = self._connection.execute(sql, values).fetchone()
+        with self._explained():
+            row = self._connection.execute(sql, values).fetchone()
         return None if row is None else row[0]
 
     @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._connection.execute("BEGIN IMMEDIATE")
+    def _transaction(self, patience_s: float | None = None) -> Iterator[None]:
+        """A transaction that is undone when anything fails, its commit too: left open, it would lock everybody out."""
+        patience_s = patience_s or BUSY_S
+        self._wait_for_others(patience_s)
         try:
+            self._connection.execute("BEGIN IMMEDIATE")
             yield
+            self._wait_for_others(min(patience_s, COMMIT_S))
+            self._connection.commit()
         except BaseException:
             self._connection.rollback()
             raise
-        self._connection.commit()
+        finally:
+            self._wait_for_others(BUSY_S)
+
+    def _wait_for_others(self, seconds: float) -> None:
+        self._connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
+            sentence = f"SQLite file {str(self.source.path)!r}"
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _LOCKED:
+                raise Unreachable(
+                    f"{sentence} is locked by another program ({error}).",
+                    hint="one that reads or writes for long; `PRAGMA journal_mode=WAL` lets readers and a writer work "
+                    "side by side",
+                ) from error
             raise HeadraceError(
-                f"SQLite file {str(self.source.path)!r}: {error}.",
+                f"{sentence}: {error}.",
                 hint="it must be an SQLite database that this process may write to (the changes are noted in it)",
             ) from error
 

@@ -6,9 +6,10 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.capture.declarations import Captured
+from headrace.capture.problems import Unreachable
 from headrace.capture.sqlite import SQLiteFile
 from headrace.capture.sqlite_drain import SourceMoved, SQLiteDrain
 from headrace.errors import HeadraceError, ServerAway
@@ -25,12 +26,22 @@ class SQLiteStatus:
     """How a capture is doing."""
 
     state: str
-    """``starting``, ``snapshot``, ``streaming``, ``paused``, ``waiting`` (for the log), ``failed`` or ``stopped``."""
+    """``starting``, ``snapshot``, ``streaming``, ``paused``, ``waiting`` (for the log, or for who locks the file),
+    ``failed`` or ``stopped``."""
     rows: int = 0
     """Changes carried since the start."""
-    pending: int = 0
-    """Changes that are noted in the file and not in the log."""
+    pending: int | None = None
+    """Changes that are noted in the file and not in the log; None: not known yet."""
+    oldest_ms: int | None = None
+    """When the oldest of them was made."""
     error: str | None = None
+
+    def lag_seconds(self, now_ms: int | None = None) -> float | None:
+        """How old that is: how far behind the log is."""
+        if self.pending is None:
+            return None
+        now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+        return 0.0 if self.oldest_ms is None else max(0.0, round((now_ms - self.oldest_ms) / 1000, 1))
 
 
 class SQLiteCapture:
@@ -50,15 +61,21 @@ class SQLiteCapture:
     @property
     def status(self) -> SQLiteStatus:
         """How it is doing."""
-        return self._status
+        is_dead, now = self._thread.ident is not None and not self._thread.is_alive(), self._status
+        if is_dead and now.state != "stopped":
+            return replace(now, state="failed", error=now.error or "it has ended")
+        return now
 
     def has_carried_all(self) -> bool:
-        """Whether all that is in the file now is in the log."""
+        """Whether all that is in the file now is in the log; not, while the file cannot be asked."""
         drain = self._drains
-        if drain is None or self._status.state != "streaming":
+        if drain is None or self.status.state != "streaming":
             return False
-        with contextlib.closing(SQLiteFile(drain.source)) as file:
-            return file.last_id(file.watched(self.app, self.captured)) <= drain.position
+        try:
+            with contextlib.closing(SQLiteFile(drain.source)) as file:
+                return file.last_id(file.watched(self.app, self.captured)) <= drain.position
+        except HeadraceError:  # which the capture comes upon too, and tells
+            return False
 
     def start(self) -> None:
         """Begin."""
@@ -84,16 +101,14 @@ class SQLiteCapture:
         self._snapshot.set()
 
     def _run(self) -> None:
-        drain = None
         while not self._stopping.is_set():
-            drain = SQLiteDrain(self.app, self.captured, self._cluster, told=self._told)
             try:
-                self._drain(drain)
-            except HeadraceError as error:
+                drain = SQLiteDrain(self.app, self.captured, self._cluster, told=self._told)
+                with contextlib.closing(drain):
+                    self._drain(drain)
+            except Exception as error:  # whatever it is, it is told and tried again
                 self._failed(error)
-            finally:
-                drain.close()
-        self._status = SQLiteStatus("stopped", self._status.rows)
+        self._status = replace(self._status, state="stopped", error=None)
 
     def _drain(self, drain: SQLiteDrain) -> None:
         asked = self._snapshot.is_set()
@@ -105,19 +120,35 @@ class SQLiteCapture:
                 drain.snapshot()
                 self._snapshot.clear()
             if not self._running.is_set():
-                self._status = SQLiteStatus("paused", before + drain.rows_captured, drain.pending())
+                self._status = SQLiteStatus("paused", before + drain.rows_captured, *drain.pending())
                 self._running.wait(WAIT_S)
                 continue
             more = drain.step()
-            self._status = SQLiteStatus(drain.state, before + drain.rows_captured, drain.pending() if more else 0)
+            waits = drain.pending() if more else (0, None)
+            self._status = SQLiteStatus(drain.state, before + drain.rows_captured, *waits)
             if not more:
                 drain.wait(WAIT_S, self._stopping)
+                self._waits(drain.pending())  # to carry them takes long while the log is away
 
-    def _failed(self, error: HeadraceError) -> None:
+    def _look_what_waits(self) -> None:
+        """The log is away, say, while changes come."""
+        drain = self._drains
+        if drain is not None:
+            with contextlib.suppress(HeadraceError), contextlib.closing(SQLiteFile(drain.source)) as file:
+                waits = file.pending(file.watched(self.app, self.captured), drain.position)
+                self._waits(waits)
+
+    def _waits(self, found: tuple[int, int | None]) -> None:
+        self._status = replace(self._status, pending=found[0], oldest_ms=found[1])
+
+    def _failed(self, error: Exception) -> None:
         state = "waiting" if isinstance(error, ServerAway) else "failed"
-        if self._status.error != str(error):
-            self._told(f"table {self.captured.name}: {error}")
-        self._status = SQLiteStatus(state, self._status.rows, self._status.pending, str(error))
+        sentence = str(error) if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"
+        if self._status.error != sentence:
+            self._told(f"table {self.captured.name}: {sentence}")
+        self._status = replace(self._status, state=state, error=sentence)
+        if not isinstance(error, Unreachable):
+            self._look_what_waits()
         until = time.monotonic() + RETRY_S
         refused = isinstance(error, SourceMoved)
         while not self._stopping.is_set() and (refused or time.monotonic() < until):

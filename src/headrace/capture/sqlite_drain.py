@@ -83,8 +83,8 @@ class SQLiteDrain:
         """The id of the last change that is in the log."""
         return self._position
 
-    def pending(self) -> int:
-        """How many changes wait."""
+    def pending(self) -> tuple[int, int | None]:
+        """How many changes wait, and of when the oldest is (milliseconds)."""
         file, installed = self._opened
         return file.pending(installed.watched, self._position)
 
@@ -180,7 +180,7 @@ class SQLiteDrain:
             return False
 
     def _moved(self, mark: Mapping[str, Any], installed: Installed, last: int) -> SourceMoved:
-        older = f"Its changes end at {last}, but {mark['id']} is in the log: it is an older copy."
+        older = f"Its changes end at {last}, but {mark['id']} is in the log: it is an older copy, or they were dropped."
         name = f"{self.app}.{self.captured.name}"
         return SourceMoved(
             f"the SQLite file {str(self.source.path)!r} is not the one that {self.captured.name!r} was captured from.",
@@ -191,8 +191,11 @@ class SQLiteDrain:
 
     def _look_again(self, file: SQLiteFile) -> None:
         """The schema was changed: put the triggers right."""
-        self._installed = file.install(self.app, self.captured)
-        if self._installed.renewed:
+        self._installed = installed = file.install(self.app, self.captured)
+        last = file.last_id(installed.watched)
+        if last < self._position:
+            raise self._moved({"file": installed.file, "id": self._position}, installed, last)
+        if installed.renewed:
             self._told(f"table {self.captured.name}: it was made anew without its triggers, so it is captured anew")
 
     def _copy(self, file: SQLiteFile, installed: Installed) -> None:

@@ -23,10 +23,15 @@ class TableStatus:
     state: str = "starting"
     """``starting``, ``snapshot``, ``streaming``, ``paused``, ``waiting``, ``failed``, ``stopped``."""
     records: int = 0
-    """Where the topic ends: all that was captured, transaction markers counted."""
+    """Where the topic ends: tombstones and transaction markers are counted."""
     lag_bytes: int | None = None
     lag_seconds: float | None = None
+    """How old the newest change or heartbeat is that was captured; of SQLite the oldest change that was not."""
     slot_bytes: int | None = None
+    rows: int = 0
+    """Rows captured, since the first run: each that was inserted, changed, deleted or read by a snapshot."""
+    pending: int | None = None
+    """Of SQLite: changes that are noted in the file and not captured."""
     snapshot: str | None = None
     snapshot_rows: int | None = None
     restarts: int = 0
@@ -45,9 +50,10 @@ class TableStatus:
 
 _METRICS: Mapping[str, tuple[Kind, str]] = {
     "up": ("gauge", "1 while changes of the table flow."),
-    "records_total": ("counter", "Records in the table's topic."),
+    "rows_total": ("counter", "Rows captured: inserted, changed, deleted, or read by a snapshot."),
     "lag_bytes": ("gauge", "How far behind the end of the database's log the capture is."),
-    "lag_seconds": ("gauge", "Age of the newest change or heartbeat that is in the log."),
+    "lag_seconds": ("gauge", "Age of the newest change or heartbeat in the log; of SQLite, of the oldest not in it."),
+    "pending": ("gauge", "Changes that an SQLite file has and the log has not."),
     "slot_bytes": ("gauge", "How much of its log the database keeps for the capture."),
     "restarts_total": ("counter", "How often a task or the worker was started anew."),
     "alarm": ("gauge", "1 if the database's disk may fill, or what is still to be captured may be lost."),
@@ -60,9 +66,10 @@ def families(entries: Iterable[Mapping[str, Any]]) -> list[Family]:
     for one in entries:
         values = {
             "up": int(one["state"] in ("streaming", "snapshot")),
-            "records_total": one["records"],
+            "rows_total": one.get("rows"),
             "lag_bytes": one["lag_bytes"],
             "lag_seconds": one["lag_seconds"],
+            "pending": one.get("pending"),
             "slot_bytes": one["slot_bytes"],
             "restarts_total": one["restarts"],
             "alarm": int(one["alarm"] is not None),

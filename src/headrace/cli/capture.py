@@ -41,18 +41,18 @@ Data = Annotated[
 
 @app.command("list", cls=Command)
 def list_tables(log: Log = DEFAULT_SERVER, client: ClientSettings = None, output: Output = OutputFormat.text) -> None:
-    """List captured tables: where from, state, records, how far behind."""
+    """List captured tables: where from, state, rows captured, how far behind."""
     found = list(_tables(log, client).values())
     if output is OutputFormat.json:
         print_json(found)
         return
-    headers = ["table", "source", "state", "records", "lag", "seconds", "slot", "snapshot", "restarts", "last error"]
+    headers = ["table", "source", "state", "rows", "lag", "seconds", "slot", "snapshot", "restarts", "last error"]
     rows = [
         [
             f"{one['app']}.{one['name']}",
             f"{one['source']} {one['table']}",
             one["state"],
-            one["records"],
+            one["rows"],
             _size(one["lag_bytes"]),
             one["lag_seconds"],
             _size(one["slot_bytes"]),
@@ -181,7 +181,9 @@ def run(
         with captures_of(loaded, chosen, _tell) as captures:
             if captures is not None and until_current:
                 if not captures.wait_until_current(stopped):
-                    raise CommandFailed("the captures did not come to what the databases have.")
+                    raise CommandFailed(
+                        "the captures did not come to what the databases have.", detail=captures.trouble
+                    )
                 _tell("all that was in the databases is in the log")
             else:
                 stopped.wait()

@@ -139,7 +139,11 @@ def _run(loaded: App, settings: RunSettings, captures: CaptureRun | None) -> int
     if captures is not None and settings.until is not Until.STOPPED:
         _tell(f"app {loaded.name}: waiting until what the databases have is captured")
         if not captures.wait_until_current(runner.stop_asked):
-            raise CommandFailed("the captures did not come to what the databases have.", hint="headrace capture status")
+            raise CommandFailed(
+                "the captures did not come to what the databases have.",
+                detail=captures.trouble,
+                hint="headrace capture status",
+            )
     ready = False
 
     def stop() -> None:

@@ -78,23 +78,21 @@ class Cluster:
             self._admin = AdminClient(self.config())
         return self._admin
 
-    def consumer(self, *, where_gone: str = "earliest") -> Consumer:
-        """A consumer of committed records, of a group that never comes to exist. ``where_gone``: where it goes on if
-        what it is to read was deleted; ``error``: nowhere."""
-        return Consumer(
-            self.config(
-                group_id=f"headrace-feed-{uuid.uuid4()}",
-                isolation_level="read_committed",
-                auto_offset_reset=where_gone,
-                enable_auto_commit=False,
-                enable_partition_eof=True,
-                fetch_wait_max_ms=5,  # a fetch that waits for more holds up the next range
-                fetch_queue_backoff_ms=5,
-                fetch_error_backoff_ms=100,
-                queued_max_messages_kbytes=32 << 10,
-                fetch_message_max_bytes=8 << 20,
-            )
-        )
+    def consumer(self, **more: object) -> Consumer:
+        """A consumer of committed records, of a group that never comes to exist; ``more`` settings are as in ``config``."""
+        settings = {
+            "group_id": f"headrace-feed-{uuid.uuid4()}",
+            "isolation_level": "read_committed",
+            "auto_offset_reset": "earliest",
+            "enable_auto_commit": False,
+            "enable_partition_eof": True,
+            "fetch_wait_max_ms": 5,  # a fetch that waits for more holds up the next range
+            "fetch_queue_backoff_ms": 5,
+            "fetch_error_backoff_ms": 100,
+            "queued_max_messages_kbytes": 32 << 10,
+            "fetch_message_max_bytes": 8 << 20,
+        }
+        return Consumer(self.config(**{**settings, **more}))
 
     @property
     def brokers(self) -> Brokers:

@@ -45,7 +45,7 @@ class ProtocolFeed:
         if start >= end:
             return
         if self._consumer is None:
-            self._consumer = self.cluster.consumer(where_gone="error")
+            self._consumer = self.cluster.consumer(auto_offset_reset="error")
         consumer = self._consumer
         try:
             consumer.assign([TopicPartition(topic, partition, start)])
