@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import datetime as dt
 import json
 import os
 import random
@@ -28,7 +29,7 @@ from confluent_kafka import admin
 from headrace.client import connect
 from headrace.errors import HeadraceError
 from headrace.feed import open_feed
-from tests.pipelines.conftest import at
+from tests.pipelines.conftest import BEGIN, at
 from tests.servers import _SERVES, ROOT, Headrace, Server, _Process
 
 APP = """
@@ -58,6 +59,36 @@ def best(orders):
     return hr.top(orders, 3, by="customer_id", order="-amount, order_id")
 """
 """A keyed operator: its state is ours, in Spark's store, and goes from executor to executor."""
+OPERATORS = """
+app.table("customers", "customer_id long, level long, since timestamp",
+          key="customer_id", valid_from="since", history=True)
+
+@app.derive(key="order_id")
+def levels(orders, customers):
+    found = hr.enrich(orders, customers, on="customer_id", as_of="ordered_at")
+    return found.select("order_id", "level", F.col("ordered_at").alias("time"))
+
+@app.derive(key="first")
+def pairs(orders):
+    low, high = orders.where("amount < 10"), orders.where("amount >= 90")
+    found = hr.window_join(low, high, on="customer_id", within=("0 seconds", "10 seconds"))
+    return found.selectExpr("order_id AS first", "order_id_right AS second", "joined_at AS time")
+
+@app.derive(key="first")
+def rises(orders):
+    found = hr.match(
+        orders,
+        by="customer_id",
+        pattern="low high",
+        define={"low": "amount < 10", "high": "amount >= 90"},
+        measures={"first": "low.order_id", "second": "high.order_id"},
+        within="10 seconds",
+    )
+    return found.selectExpr("first", "second", "match_end AS time")
+"""
+"""Operators in event time: what they hold and what they know is theirs alone."""
+LEVEL_S, LEVELS = 20, 400
+"""A customer's level changes every so many seconds, so often."""
 LOCAL, CLUSTER = "local[2]", "local-cluster[2,1,1024]"
 QUICK = "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """An executor's life here is too short for Java's second compiler."""
@@ -99,6 +130,14 @@ class Orders:
         self._thread.join()
         if self._producer.flush(120):
             raise Wrong("orders were never acknowledged")
+
+    def end(self) -> None:
+        """An order in each partition that is a minute after all others, so that the watermark passes those."""
+        row = {"order_id": "end", "customer_id": 0, "amount": 50.0, "ordered_at": at(self.number * 0.1 + 60)}
+        for partition in range(PARTITIONS):
+            self._producer.produce("orders", partition=partition, value=json.dumps(row).encode())
+        if self._producer.flush(120):
+            raise Wrong("the last orders were never acknowledged")
 
     def _run(self) -> None:
         while not self._stopping.wait(0.02):
@@ -292,6 +331,8 @@ def differences(server: Server) -> list[str]:
         wrong.append(f"sizes: {sum(sizes.values())} rows of {len(derived)}")
     if "shop.best" in names(server):
         wrong += _best_differences(server, sent)
+    if "levels" in names(server):
+        wrong += _operator_differences(server, sent)
     return wrong
 
 
@@ -309,16 +350,95 @@ def _best_differences(server: Server, sent: list[tuple[str, dict[str, Any] | Non
     return [] if found == wanted else [f"best: {len(found)} rows of {len(wanted)}, or others"]
 
 
+def _operator_differences(server: Server, sent: list[tuple[str, dict[str, Any] | None]]) -> list[str]:
+    """Of what operators in event time give, up to half a minute before the last orders."""
+    bound = max(row["ordered_at"] for _, row in sent if row is not None)
+    until = (dt.datetime.fromisoformat(bound) - dt.timedelta(seconds=30)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    wrong = []
+    for name, recomputed in (("levels", _levels), ("pairs", _pairs), ("rises", _rises)):
+        late = aside(server, "orders.late", f"shop.{name}")
+        rows = sorted((row for place, row in sent if row and place not in late), key=lambda row: row["ordered_at"])
+        wanted = Counter((*values, time) for *values, time in recomputed(rows) if time <= until)
+        derived = [json.loads(record["value"]) for record in records(server, name)]
+        found = Counter(tuple(row.values()) for row in derived if row["time"] <= until)
+        if found != wanted:
+            wrong.append(f"{name}: {found.total()} rows of {wanted.total()}, or others")
+    return wrong
+
+
+def _levels(rows: list[dict[str, Any]]) -> Iterator[tuple[str, int, str]]:
+    for row in rows:
+        since = dt.datetime.fromisoformat(row["ordered_at"]) - BEGIN
+        yield row["order_id"], _level(row["customer_id"], since // dt.timedelta(seconds=LEVEL_S)), row["ordered_at"]
+
+
+def _level(customer: int, number: int) -> int:
+    return customer * 10_000 + number
+
+
+def _pairs(rows: list[dict[str, Any]]) -> Iterator[tuple[str, str, str]]:
+    low: dict[int, list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["amount"] < 10:
+            low.setdefault(row["customer_id"], []).append(row)
+        if row["amount"] >= 90:
+            for one in reversed(low.get(row["customer_id"], [])):
+                if _seconds(one, row) > 10:
+                    break
+                yield one["order_id"], row["order_id"], row["ordered_at"]
+
+
+def _rises(rows: list[dict[str, Any]]) -> Iterator[tuple[str, str, str]]:
+    before: dict[int, dict[str, Any]] = {}
+    for row in rows:
+        one = before.get(row["customer_id"])
+        if one is not None and one["amount"] < 10 and row["amount"] >= 90 and _seconds(one, row) <= 10:
+            yield one["order_id"], row["order_id"], row["ordered_at"]
+        before[row["customer_id"]] = row
+
+
+def _seconds(one: Mapping[str, Any], later: Mapping[str, Any]) -> float:
+    begin, end = (dt.datetime.fromisoformat(row["ordered_at"]) for row in (one, later))
+    return (end - begin).total_seconds()
+
+
+def _send_levels(bootstrap: str) -> None:
+    """All versions of all customers, before any order asks for one."""
+    producer = ck.Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+    for number in range(-1, LEVELS):
+        for customer in range(CUSTOMERS):
+            row = {"customer_id": customer, "level": _level(customer, number), "since": at(number * LEVEL_S)}
+            producer.produce("customers", key=str(customer), value=json.dumps(row).encode())
+        producer.poll(0)
+    if producer.flush(60):
+        raise Wrong("levels were never acknowledged")
+
+
 def campaign(
-    folder: Path, seed: int, kills: int, drivers: int, pause_s: float = 1.5, spark: str = LOCAL
+    folder: Path,
+    seed: int,
+    kills: int,
+    drivers: int,
+    pause_s: float = 1.5,
+    spark: str = LOCAL,
+    *,
+    operators: bool = False,
 ) -> dict[str, int]:
-    """Kill so often, of that the driver ``drivers`` times; raises Wrong if something is not as it should be."""
+    """Kill so often, of that the driver ``drivers`` times; raises Wrong if something is not as it should be.
+
+    ``operators``: also with operators in event time.
+    """
     print(f"seed {seed}, {kills} kills", flush=True)
     chance, done = random.Random(seed), Counter[str]()
     server = Headrace(folder / "node", http="127.0.0.1:0")
     made = admin.AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
     made.create_topics([admin.NewTopic("orders", PARTITIONS)])["orders"].result(30)
-    driver, source = Driver(folder, server, spark=spark), Orders(server.bootstrap, seed)
+    if operators:
+        kept = {"cleanup.policy": "delete", "retention.ms": "-1"}
+        made.create_topics([admin.NewTopic("customers", 1, config=kept)])["customers"].result(30)
+        _send_levels(server.bootstrap)
+    app = APP + OPERATORS if operators else APP
+    driver, source = Driver(folder, server, spark=spark, app=app), Orders(server.bootstrap, seed)
     victims = ["worker", "broker", "materialiser"] + ([] if spark == LOCAL else ["executor"] * 3)
     plan = ["driver"] * drivers + [chance.choice(victims) for _ in range(kills - drivers)]
     chance.shuffle(plan)
@@ -328,6 +448,8 @@ def campaign(
             time.sleep(chance.uniform(0, 2 * pause_s))
             done[_kill(victim, server, driver, chance)] += 1
         source.stop()
+        if operators:
+            source.end()
         settle(server, driver)
         if driver.stop() != 0:
             raise Wrong(f"the driver did not stop cleanly:\n{driver.output[-3000:]}")
@@ -390,7 +512,8 @@ def main() -> None:
     while left > 0:
         count = min(left, 25)
         with tempfile.TemporaryDirectory(prefix="headrace-kills-") as folder:
-            print(campaign(Path(folder), seed, count, max(1, count // 6), spark=given.spark), flush=True)
+            drivers, operators = max(1, count // 6), given.spark == LOCAL
+            print(campaign(Path(folder), seed, count, drivers, spark=given.spark, operators=operators), flush=True)
         left, seed = left - count, seed + 1
 
 
