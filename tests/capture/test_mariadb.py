@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 import signal
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +24,9 @@ from headrace.errors import HeadraceError
 from headrace.feed.catalog import Catalog, read_catalog
 from headrace.feed.cluster import Cluster
 from tests.capture.databases import MariaDB, MySQL, mariadb_bin, mysql_bin
+from tests.capture.kill_rounds import broken_sequences
+from tests.capture.mariadb_writer import TABLE as KILLS_TABLE
+from tests.capture.mariadb_writer import Writer
 from tests.capture.running import Running
 from tests.capture.topics import Reader
 from tests.servers import Headrace, free_port
@@ -46,6 +51,7 @@ TABLES = """
     create user capturer identified by 'pw'; grant reload, replication slave, binlog monitor on *.* to capturer;
     grant select, insert, update, delete, create on shop.* to capturer
 """
+KILLS = 3
 GUEST = """
     create database other; create user guest identified by 'pw';
     grant all privileges on other.* to guest; grant select on mysql.* to guest; grant insert on shop.* to guest
@@ -197,6 +203,7 @@ class Captures:
             Captured("m", self.source("m")),
             Captured("emptied", self.source("emptied")),
             Captured("maria_never", self.source("never", snapshot="never")),
+            Captured("maria_kills", self.source("kills")),
             Captured("maria_events", events, outbox=Outbox(events, headers=("tenant",))),
         ]
         if mysql is not None:
@@ -219,6 +226,7 @@ def captures(
     server: MariaDB, mysql: MySQL | None, log: Headrace, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Captures]:
     server.execute(TABLES, "shop")
+    server.execute(KILLS_TABLE, "shop")
     one = Captures(server, mysql, log, tmp_path_factory.mktemp("maria"))
     yield one
     one.running.stop()
@@ -248,6 +256,27 @@ def test_rows_changes_and_a_killed_worker(captures: Captures, server: MariaDB, l
     running.until(lambda: running.run.statuses[0].snapshot == "incremental complete")
     reader.until(lambda: sum(change.op == "r" for change in reader.changes) == 4000)
     assert reader.table() == rows(server)
+    reader.close()
+
+
+def test_kills_of_the_worker_at_random_moments(captures: Captures, server: MariaDB, log: Headrace) -> None:
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+    chance, running, reader = random.Random(seed), captures.running, Reader(log.bootstrap, "maria_kills")
+    for number in range(KILLS):
+        running.until(lambda: running.state("maria_kills") == "streaming")
+        writer = Writer(server.port, "shop", chance.randrange(1 << 30))
+        try:
+            time.sleep(chance.uniform(0, 1.5))
+            running.kill_worker()
+            time.sleep(chance.uniform(0, 0.5))
+        finally:
+            writer.stop()
+        found = server.execute("select id, v, pad from kills", "shop")
+        wanted = {json.dumps({"id": key}): {"id": key, "v": version, "pad": pad} for key, version, pad in found}
+        reader.until(lambda: reader.table() == wanted)  # noqa: B023
+        assert broken_sequences(reader.changes) == [], f"seed {seed}, kill {number}"
+    assert len(reader.changes) > 100
     reader.close()
 
 
