@@ -79,7 +79,7 @@ class Cluster:
         return self._admin
 
     def consumer(self, **more: object) -> Consumer:
-        """A consumer of committed records, of a group that never comes to exist. ``more`` are settings, as for ``config``."""
+        """A consumer of committed records, of a group that never comes to exist; ``more`` as for ``config``."""
         settings = {
             "group_id": f"headrace-feed-{uuid.uuid4()}",
             "isolation_level": "read_committed",
