@@ -211,7 +211,7 @@ def _until(enough: Callable[[], bool], why: Callable[[], str], over: Callable[[]
 
 
 def headrace(postgres: Postgres, log: Headrace, folder: Path, rows: int, seconds: float) -> Figures:
-    settings = CaptureSettings(log.bootstrap, folder, home=ROOT / ".tools" / "capture")
+    settings = CaptureSettings(log.bootstrap, folder, log_data=log.data, home=ROOT / ".tools" / "capture")
     topic = "ours"
     run = CaptureRun("bench", [Captured(topic, Source(postgres.dsn(), table="bench"))], settings)
 

@@ -18,6 +18,7 @@ from headrace.capture.run import CaptureRun
 from headrace.capture.settings import CaptureSettings
 from headrace.capture.sqlite_capture import SQLiteStatus
 from headrace.capture.status import TableStatus, families
+from headrace.feed import Feed, open_feed
 from headrace.feed.catalog import Catalog, read_catalog
 from headrace.feed.cluster import Cluster
 from headrace.feed.topics import COMPACTED, delete_topics, ensure_topic
@@ -76,7 +77,10 @@ def write(path: Path, script: str) -> None:
 
 
 @pytest.mark.system
-def test_a_count_is_of_committed_values_and_goes_on_where_it_was(cluster: Cluster, path: Path) -> None:
+@pytest.mark.parametrize("files", [True, False])
+def test_a_count_is_of_committed_values_and_goes_on_where_it_was(
+    cluster: Cluster, path: Path, tmp_path: Path, files: bool
+) -> None:
     producer = Producer(cluster.config(transactional_id="writer"))
     producer.init_transactions()
 
@@ -86,9 +90,12 @@ def test_a_count_is_of_committed_values_and_goes_on_where_it_was(cluster: Cluste
             producer.produce("people", key=b"k", value=value, partition=number % 2)
         (producer.abort_transaction if aborted else producer.commit_transaction)()
 
+    def feed() -> Feed:
+        return open_feed(cluster.bootstrap, tmp_path / "log" if files else None)
+
     def counted() -> int:
-        rows = CapturedRows(cluster, "shop", [Captured("people", SQLite(path, table="people"))])
-        rows.finish(30.0)
+        rows = CapturedRows(feed, cluster, "shop", [Captured("people", SQLite(path, table="people"))])
+        rows.look(30.0)
         rows.note(catalog)
         catalog.flush()
         rows.close()

@@ -8,20 +8,20 @@ a count goes on where it was, whatever compaction has taken from the topic.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from typing import TYPE_CHECKING, Any
 
 from headrace.capture.declarations import Captured
 from headrace.feed.catalog import Catalog, read_catalog
 from headrace.feed.cluster import Cluster
 
+if TYPE_CHECKING:
+    from headrace.feed import Feed
+
 __all__ = ["CapturedRows"]
 
 KIND = "capture-rows"
-_AT_ONCE = 5_000
 
 
 @dataclass
@@ -39,11 +39,11 @@ class _Count:
 class CapturedRows:
     """Counts the rows of an app's tables. ``look`` is for one thread, ``of`` for any."""
 
-    def __init__(self, cluster: Cluster, app: str, tables: Sequence[Captured]) -> None:
-        self._cluster, self._app = cluster, app
-        self._topics = {table.topic: table.name for table in tables}
+    def __init__(self, open_feed: Callable[[], Feed], cluster: Cluster, app: str, tables: Sequence[Captured]) -> None:
+        self._open_feed, self._cluster, self._app = open_feed, cluster, app
+        self._topics = {table.name: table.topic for table in tables}
         self._counts = {table.name: _Count() for table in tables}
-        self._consumer: Consumer | None = None
+        self._feed: Feed | None = None
 
     def of(self, name: str) -> int:
         """How many rows of a table were captured, as far as they were counted."""
@@ -54,22 +54,13 @@ class CapturedRows:
         return sum(self._counts[name].offsets.values())
 
     def look(self, seconds: float) -> None:
-        """Count what has come, for so long at most. The topics must be there."""
-        consumer = self._consumer = self._consumer or self._begin()
+        """Count what has come, for about so long at most. The topics must be there; raises if the log is away."""
+        feed = self._feed = self._feed or self._begin()
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            messages = consumer.consume(_AT_ONCE, 0.0)
-            if not messages:
-                return
-            self._count(messages)
-
-    def finish(self, patience_s: float) -> None:
-        """Count all that is there now; raises if the log is away."""
-        consumer = self._consumer = self._consumer or self._begin()
-        ends = [(place, consumer.get_watermark_offsets(place, timeout=1.0)[1]) for place in consumer.assignment()]
-        deadline = time.monotonic() + patience_s
-        while time.monotonic() < deadline and any(self._place(place) < end for place, end in ends):
-            self._count(consumer.consume(_AT_ONCE, 0.1))
+        for name, topic in self._topics.items():
+            for index, (start, end) in feed.bounds(topic).items():
+                at = self._counts[name].offsets.get(index, start)
+                self._count(feed, name, index, at if start <= at <= end else start, end, deadline)
 
     def note(self, catalog: Catalog) -> None:
         """Note what has changed."""
@@ -80,43 +71,27 @@ class CapturedRows:
 
     def close(self) -> None:
         """Stop following."""
-        consumer, self._consumer = self._consumer, None
-        if consumer is not None:
-            consumer.close()
+        feed, self._feed = self._feed, None
+        if feed is not None:
+            feed.close()
 
-    def _begin(self) -> Consumer:
-        noted, places = read_catalog(self._cluster, KIND), []
-        for topic, name in self._topics.items():
-            bounds, found = self._cluster.bounds(topic), noted.get(f"{self._app}/{name}")
-            count = _Count()
+    def _begin(self) -> Feed:
+        noted, feed = read_catalog(self._cluster, KIND), self._open_feed()
+        for name, topic in self._topics.items():
+            bounds, found = feed.bounds(topic), noted.get(f"{self._app}/{name}")
             if found is not None and all(_is_within(bounds, index, at) for index, at in found["offsets"].items()):
                 offsets = {int(index): at for index, at in found["offsets"].items()}
-                count = _Count(found["rows"], offsets, noted=found["rows"])
-            self._counts[name] = count
-            places += [
-                TopicPartition(topic, index, max(start, count.offsets.get(index, 0)))
-                for index, (start, _) in bounds.items()
-            ]
-        consumer = self._cluster.consumer(
-            fetch_wait_max_ms=500, queued_max_messages_kbytes=4 << 10, fetch_message_max_bytes=1 << 20
-        )
-        consumer.assign(places)
-        return consumer
+                self._counts[name] = _Count(found["rows"], offsets, noted=found["rows"])
+        return feed
 
-    def _count(self, messages: Iterable[Message]) -> None:
-        for message in messages:
-            error = message.error()
-            if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                continue
-            count = self._counts[self._topics[str(message.topic())]]
-            index, offset = int(message.partition() or 0), int(message.offset() or 0)
-            if error is None:
-                count.rows += message.value() is not None
-                offset += 1
-            count.offsets[index] = offset
-
-    def _place(self, place: TopicPartition) -> int:
-        return self._counts[self._topics[place.topic]].offsets.get(place.partition, 0)
+    def _count(self, feed: Feed, name: str, index: int, start: int, end: int, deadline: float) -> None:
+        count, topic = self._counts[name], self._topics[name]
+        for batch in feed.read(topic, index, start, end):
+            count.rows += batch.num_rows - batch.column("value").null_count
+            count.offsets[index] = batch.column("offset")[-1].as_py() + 1
+            if time.monotonic() > deadline:
+                return
+        count.offsets[index] = end
 
 
 def _is_within(bounds: dict[int, tuple[int, int]], index: str, offset: int) -> bool:

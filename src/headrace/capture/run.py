@@ -25,6 +25,7 @@ from headrace.capture.status import TableStatus
 from headrace.capture.supervisor import Supervisor
 from headrace.capture.worker import java_client_settings
 from headrace.errors import FolderInUse, HeadraceError
+from headrace.feed import Feed, open_feed
 from headrace.feed.catalog import Catalog, Commands, iso_now, read_catalog
 from headrace.feed.cluster import Cluster
 
@@ -75,7 +76,7 @@ class CaptureRun:
         self._told = told
         self._stopping = threading.Event()
         self._catalog = Catalog(self.cluster)
-        self._rows = CapturedRows(self.cluster, app, tables)
+        self._rows = CapturedRows(self._open_feed, self.cluster, app, tables)
         self._listener = threading.Thread(target=self._listen, name="capture commands", daemon=True)
         self._lock: int | None = None
 
@@ -107,7 +108,7 @@ class CaptureRun:
             self.supervisor.stop()
         if self._listener.ident is not None:
             self._listener.join(5.0)
-        self._count(self._rows.finish, COUNT_AT_LAST_S)
+        self._count_rows(COUNT_AT_LAST_S)
         self._rows.close()
         self._publish(self.statuses)
         self._catalog.drain()
@@ -172,7 +173,7 @@ class CaptureRun:
                     self.ask(name, action)
             except HeadraceError:
                 self._stopping.wait(LISTEN_S)
-            self._count(self._rows.look, COUNT_S)
+            self._count_rows(COUNT_S)
             waited += LISTEN_S
             if waited >= PUBLISH_EVERY_S:
                 self._publish([one for one in self.statuses if one.name in self._files])
@@ -180,9 +181,12 @@ class CaptureRun:
         if commands is not None:
             commands.close()
 
-    def _count(self, count: Callable[[float], None], seconds: float) -> None:
+    def _open_feed(self) -> Feed:
+        return open_feed(self.settings.bootstrap, self.settings.log_data, self.settings.client)
+
+    def _count_rows(self, seconds: float) -> None:
         with contextlib.suppress(HeadraceError, KafkaException):  # the log is away, say: tried again
-            count(seconds)
+            self._rows.look(seconds)
 
     def _publish(self, statuses: Iterable[TableStatus]) -> None:
         """Those of the supervisor it publishes itself, while it runs."""

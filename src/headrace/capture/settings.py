@@ -20,6 +20,8 @@ class CaptureSettings:
     folder: Path
     """Where the worker's files go: ``folder/capture/APP``."""
     client: Mapping[str, str] = field(default_factory=dict)
+    log_data: Path | None = None
+    """The log's data folder, if it is on this machine: then its files are read, not fetched."""
     home: Path = field(default_factory=default_home)
     """Where the jars are."""
     heap: str = "384m"

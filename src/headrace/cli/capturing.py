@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 __all__ = ["capture_settings", "captures_of"]
 
 
-def capture_settings(server: str, data: Path, client: dict[str, str]) -> CaptureSettings:
+def capture_settings(server: str, data: Path, client: dict[str, str], log_data: Path | None = None) -> CaptureSettings:
     """How captures are run."""
     from headrace.capture.settings import CaptureSettings
 
-    return CaptureSettings(server, data.resolve(), client)
+    return CaptureSettings(server, data.resolve(), client, log_data)
 
 
 @contextlib.contextmanager
@@ -32,9 +32,8 @@ def captures_of(app: App, settings: RunSettings, told: Callable[[str], None]) ->
         return
     from headrace.capture.run import CaptureRun
 
-    run = CaptureRun(
-        app.name, tables, capture_settings(settings.bootstrap, settings.folder, dict(settings.client)), told
-    )
+    chosen = capture_settings(settings.bootstrap, settings.folder, dict(settings.client), settings.log_data)
+    run = CaptureRun(app.name, tables, chosen, told)
     run.start()
     told(f"app {app.name}: capturing {', '.join(table.name for table in tables)}")
     try:
