@@ -75,6 +75,7 @@ def test_the_topic_of_a_captured_table_is_made_with_one_partition_whatever_the_l
 ) -> None:
     made: dict[str, int] = {}
     monkeypatch.setattr(captured, "ensure_topic", lambda _, topic, partitions, __: made.update({topic: partitions}))
+    monkeypatch.setattr(captured, "settings_of_topic", lambda _, __: {"cleanup.policy": "compact"})
     app = hr.App("shop")
     app.table("customers", "id long", key="id", capture=Postgres("postgresql://localhost/shop", table="c"))
     app.table("plain", "id long", key="id")
@@ -103,4 +104,4 @@ def test_the_topic_of_a_table_that_is_not_captured_is_left_alone_and_told_of(log
     versions, rows = told
     assert "headrace topic alter somebodys --set cleanup.policy=delete" in versions
     assert "table going: its topic lets records go after a while" in rows
-    assert "headrace topic alter going --set cleanup.policy=compact" in rows
+    assert "headrace topic alter going --set retention.ms=-1 --set retention.bytes=-1`" in rows

@@ -18,6 +18,7 @@ from headrace.capture.run import CaptureRun
 from headrace.capture.settings import CaptureSettings
 from headrace.capture.sqlite_capture import SQLiteStatus
 from headrace.capture.status import TableStatus, families
+from headrace.errors import ServerAway
 from headrace.feed import Feed, open_feed
 from headrace.feed.catalog import Catalog, read_catalog
 from headrace.feed.cluster import Cluster
@@ -93,6 +94,9 @@ def test_a_count_is_of_committed_values_and_goes_on_where_it_was(
     def feed() -> Feed:
         return open_feed(cluster.bootstrap, tmp_path / "log" if files else None)
 
+    def away() -> Feed:
+        raise ServerAway("the log is away")
+
     def counted() -> int:
         rows = CapturedRows(feed, cluster, "shop", [Captured("people", SQLite(path, table="people"))])
         rows.look(30.0)
@@ -110,6 +114,11 @@ def test_a_count_is_of_committed_values_and_goes_on_where_it_was(
     assert counted() == 4
     transaction(b"7", None, b"8")
     assert counted() == 6
+    unread = CapturedRows(away, cluster, "shop", [Captured("people", SQLite(path, table="people"))])
+    with pytest.raises(ServerAway):
+        unread.look(30.0)
+    unread.note(catalog)
+    catalog.flush()
     assert read_catalog(cluster, "capture-rows")["shop/people"]["rows"] == 6
     delete_topics(cluster, ["people"])
     ensure_topic(cluster, "people", 2, COMPACTED)

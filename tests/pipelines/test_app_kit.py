@@ -215,6 +215,13 @@ def of_no_column(orders):  # type: ignore[no-untyped-def]
     return orders.select(hr.sum("amount").alias("total"))
 
 
+def given_to_a_function_of_its_own(orders):  # type: ignore[no-untyped-def]
+    def mine(frame, n):  # type: ignore[no-untyped-def]
+        raise KeyError("a typo")
+
+    return orders.transform(mine, n=hr.count())
+
+
 def test_an_aggregate_that_is_given_to_spark_is_told_with_its_line_and_what_to_say_instead() -> None:
     says = {
         in_windows_of_spark: "hr.count_distinct('customer_id') to Spark",
@@ -240,6 +247,7 @@ def test_a_mistake_in_a_function_is_found_before_a_query_starts(tmp_path: Path) 
         no_frame: "returns int",
         two_of_a_name: "two columns 'order_id'",
         raises: "ZeroDivisionError",
+        given_to_a_function_of_its_own: "a typo",
         sorts: "Sorting is not supported",
         counts: "streaming sources must be executed",
     }

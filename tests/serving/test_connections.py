@@ -77,8 +77,8 @@ def test_who_asks_nothing_is_not_kept_and_who_reads_is(monkeypatch: pytest.Monke
     asyncio.run(served.run(tried))
 
 
-def test_there_are_only_so_many_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "MOST", 2)
+def test_there_are_only_so_many_connections_and_those_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "MOST", 1)
     served = Served()
 
     async def tried() -> None:
@@ -88,7 +88,39 @@ def test_there_are_only_so_many_connections(monkeypatch: pytest.MonkeyPatch) -> 
         assert b" 503 " in await another.readline()
         served.go_on.set()
         await reader.readuntil(b"done")
+        await reader.readuntil(b"0\r\n\r\n")
+        writer.write(GET)
+        await reader.readuntil(b"done")
         for one in (writer, its_writer):
             one.close()
 
     asyncio.run(served.run(tried))
+
+
+class Transport:
+    """What a connection is asked and told."""
+
+    def __init__(self) -> None:
+        self.unsent = 0
+        self.aborted = False
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+def test_who_takes_an_answer_slowly_is_not_cut_off_and_who_takes_none_is() -> None:
+    async def tried() -> None:
+        config = connections.server_config(Starlette())
+        protocol = connections.PatientProtocol(config, uvicorn.server.ServerState(), {})
+        transport = Transport()
+        protocol.transport = transport  # type: ignore[assignment]
+        for transport.unsent in (9, 8, 7):
+            protocol._look_again()
+            assert not transport.aborted
+        protocol._look_again()
+        assert transport.aborted
+
+    asyncio.run(tried())

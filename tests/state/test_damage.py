@@ -27,6 +27,9 @@ LOST = {
     "without a checksum": said("UNCATEGORIZED", "java.io.IOException: Stream is corrupted"),
     "an empty file": said("UNCATEGORIZED", "java.io.EOFException"),
     "a file that is gone": said("UNCATEGORIZED", f"java.io.FileNotFoundException: File {FILE} does not exist"),
+    "a file that Java does not find": said(
+        "UNCATEGORIZED", f"java.io.FileNotFoundException: {FILE} (No such file or directory)"
+    ),
     "changes that are gone": said("CANNOT_READ_STREAMING_STATE_FILE", f"java.io.Exception: {FILE} does not exist"),
     "a base that is gone": said("CANNOT_READ_MISSING_SNAPSHOT_FILE", "an error of its own"),
 }
@@ -36,6 +39,8 @@ NOT_LOST = {
     "a full disk": said("UNCATEGORIZED", "java.io.IOException: No space left on device"),
     "a folder of its own": said("UNCATEGORIZED", "java.io.FileNotFoundException: /tmp/spark-7/3.sst does not exist"),
     "a store far away": said("UNCATEGORIZED", "java.io.EOFException: End of File Exception between local host and s3"),
+    "too many files": said("UNCATEGORIZED", f"java.io.FileNotFoundException: {FILE} (Too many open files)"),
+    "no permission": said("UNCATEGORIZED", f"java.io.FileNotFoundException: {FILE} (Permission denied)"),
     "something else": RuntimeError(f"java.io.FileNotFoundException: {FILE}"),
 }
 

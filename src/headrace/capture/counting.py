@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headrace.capture.declarations import Captured
+from headrace.errors import UnknownTopic
 from headrace.feed.catalog import Catalog, read_catalog
 from headrace.feed.cluster import Cluster
 
@@ -29,7 +30,7 @@ class _Count:
     rows: int = 0
     offsets: dict[int, int] = field(default_factory=dict)
     """Up to where, of each partition."""
-    noted: int = -1
+    noted: int = 0
 
     @property
     def entry(self) -> dict[str, Any]:
@@ -57,8 +58,8 @@ class CapturedRows:
         """Count what has come, for about so long at most. The topics must be there; raises if the log is away."""
         feed = self._feed = self._feed or self._begin()
         deadline = time.monotonic() + seconds
-        for name, topic in self._topics.items():
-            for index, (start, end) in feed.bounds(topic).items():
+        for name in self._topics:
+            for index, (start, end) in self._bounds(feed, name).items():
                 at = self._counts[name].offsets.get(index, start)
                 self._count(feed, name, index, at if start <= at <= end else start, end, deadline)
 
@@ -77,12 +78,23 @@ class CapturedRows:
 
     def _begin(self) -> Feed:
         noted, feed = read_catalog(self._cluster, KIND), self._open_feed()
-        for name, topic in self._topics.items():
-            bounds, found = feed.bounds(topic), noted.get(f"{self._app}/{name}")
-            if found is not None and all(_is_within(bounds, index, at) for index, at in found["offsets"].items()):
-                offsets = {int(index): at for index, at in found["offsets"].items()}
-                self._counts[name] = _Count(found["rows"], offsets, noted=found["rows"])
+        try:
+            for name in self._topics:
+                bounds, found = self._bounds(feed, name), noted.get(f"{self._app}/{name}")
+                if found is not None and all(_is_within(bounds, index, at) for index, at in found["offsets"].items()):
+                    offsets = {int(index): at for index, at in found["offsets"].items()}
+                    self._counts[name] = _Count(found["rows"], offsets, noted=found["rows"])
+        except BaseException:
+            feed.close()
+            raise
         return feed
+
+    def _bounds(self, feed: Feed, name: str) -> dict[int, tuple[int, int]]:
+        """Of each partition of a table's topic; none if somebody has deleted it."""
+        try:
+            return feed.bounds(self._topics[name])
+        except UnknownTopic:
+            return {}
 
     def _count(self, feed: Feed, name: str, index: int, start: int, end: int, deadline: float) -> None:
         count, topic = self._counts[name], self._topics[name]

@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 CONNECT_PATIENCE_S = 10
-_AWAY = ("08", "53", "57")
+_AWAY = ("08", "40", "53", "55", "57")
 """Classes of errors that say nothing of what was asked: the connection, memory and disk, somebody's intervention."""
 _OPTIONS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "application_name", "options")
 Connection = psycopg.Connection[Any]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from headrace.capture import databases
 from headrace.capture.connectors import connectors_of
 from headrace.capture.declarations import Captured, SQLite
-from headrace.capture.problems import Unreachable
+from headrace.capture.problems import DATABASE_TROUBLE
 from headrace.capture.run import locked
 from headrace.capture.settings import CaptureSettings
 from headrace.feed.catalog import Catalog, read_catalog
@@ -25,8 +25,8 @@ def remove(app: str, tables: Sequence[Captured], settings: CaptureSettings, *, t
         for connector in connectors_of(app, tables):
             try:
                 done += [f"dropped {what}" for what in databases.drop(connector)]
-            except Unreachable as away:
-                done.append(f"{connector.server} could not be asked, so its replication slot is still there: {away}")
+            except DATABASE_TROUBLE as trouble:
+                done.append(f"{connector.server} did not do it, so its replication slot may still be there: {trouble}")
         for table in tables:
             if isinstance(table.source, SQLite):
                 from headrace.capture.sqlite import SQLiteFile

@@ -78,6 +78,7 @@ class CaptureRun:
         self._catalog = Catalog(self.cluster)
         self._rows = CapturedRows(self._open_feed, self.cluster, app, tables)
         self._listener = threading.Thread(target=self._listen, name="capture commands", daemon=True)
+        self._uncounted = ""
         self._lock: int | None = None
 
     def start(self) -> None:
@@ -101,15 +102,13 @@ class CaptureRun:
 
     def stop(self) -> None:
         """End everything; it goes on where it was when it is started again."""
-        self._stopping.set()
         for one in self._sqlite:
             one.stop()
         if self.supervisor is not None:
             self.supervisor.stop()
+        self._stopping.set()  # and the listener counts what came at last
         if self._listener.ident is not None:
-            self._listener.join(5.0)
-        self._count_rows(COUNT_AT_LAST_S)
-        self._rows.close()
+            self._listener.join(COUNT_AT_LAST_S + 5.0)
         self._publish(self.statuses)
         self._catalog.drain()
         self._unlock()
@@ -118,8 +117,6 @@ class CaptureRun:
     def statuses(self) -> list[TableStatus]:
         """How all captured tables are doing."""
         jvm = self.supervisor.statuses if self.supervisor is not None else []
-        for one in jvm:
-            one.rows = self._rows.of(one.name)
         return [*jvm, *(self._sqlite_status(one) for one in self._sqlite)]
 
     def wait_until_current(self, given_up: threading.Event, patience_s: float = 3600.0) -> bool:
@@ -154,13 +151,16 @@ class CaptureRun:
             self.supervisor.ask(name, action)
 
     def _do(self, one: SQLiteCapture, action: str) -> None:
-        if action in ("pause", "resume"):  # which holds at the next start too
-            note = {"at": iso_now()} if action == "pause" else None
-            self._catalog.put(f"{PAUSED}/{self.app}/{one.captured.name}", note)
-            self._catalog.flush()
         asked = {"pause": one.pause, "resume": one.resume, "snapshot": one.snapshot}
         if action in asked:
             asked[action]()
+        if action in ("pause", "resume"):  # which holds at the next start too
+            note = {"at": iso_now()} if action == "pause" else None
+            self._catalog.put(f"{PAUSED}/{self.app}/{one.captured.name}", note)
+            try:
+                self._catalog.flush()
+            except HeadraceError as error:
+                self._told(f"table {one.captured.name}: {action} holds now, and perhaps not after a restart: {error}")
 
     def _listen(self) -> None:
         """Obey commands from the catalog, count rows, and tell how SQLite's captures are doing."""
@@ -177,7 +177,11 @@ class CaptureRun:
             waited += LISTEN_S
             if waited >= PUBLISH_EVERY_S:
                 self._publish([one for one in self.statuses if one.name in self._files])
+                self._rows.note(self._catalog)
                 waited = 0.0
+        self._count_rows(COUNT_AT_LAST_S)
+        self._rows.note(self._catalog)
+        self._rows.close()
         if commands is not None:
             commands.close()
 
@@ -185,14 +189,21 @@ class CaptureRun:
         return open_feed(self.settings.bootstrap, self.settings.log_data, self.settings.client)
 
     def _count_rows(self, seconds: float) -> None:
-        with contextlib.suppress(HeadraceError, KafkaException):  # the log is away, say: tried again
+        try:
             self._rows.look(seconds)
+        except (HeadraceError, KafkaException):
+            pass  # the log is away, say: tried again
+        except Exception as error:  # whatever it is, captures go on
+            if str(error) != self._uncounted:
+                self._told(f"captured rows are not counted for now: {error}")
+            self._uncounted = str(error)
+        for one in self.supervisor.statuses if self.supervisor is not None else []:
+            one.rows = self._rows.of(one.name)
 
     def _publish(self, statuses: Iterable[TableStatus]) -> None:
         """Those of the supervisor it publishes itself, while it runs."""
         for status in statuses:
             self._catalog.put(f"capture/{self.app}/{status.name}", status.entry())
-        self._rows.note(self._catalog)
 
     @property
     def _files(self) -> set[str]:

@@ -52,7 +52,7 @@ def list_tables(log: Log = DEFAULT_SERVER, client: ClientSettings = None, output
             f"{one['app']}.{one['name']}",
             f"{one['source']} {one['table']}",
             one["state"],
-            one["rows"],
+            one.get("rows"),
             _size(one["lag_bytes"]),
             one["lag_seconds"],
             _size(one["slot_bytes"]),

@@ -75,7 +75,7 @@ class ProtocolFeed:
             try:
                 records, done = self._sorted(got, topic, end)
             except OffsetOutOfRange:
-                if whole and begun:
+                if (whole and begun) or time.monotonic() > deadline:
                     raise
                 consumer.assign([TopicPartition(topic, at.partition, OFFSET_BEGINNING)])
                 continue

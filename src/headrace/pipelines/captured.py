@@ -24,7 +24,8 @@ from headrace.pipelines.schema import Column
 
 __all__ = ["ensure_input_topic", "learn_columns", "topic_settings"]
 
-_EVERY_VERSION = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+_FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
+_EVERY_VERSION = {"cleanup.policy": "delete", **_FOR_EVER}
 _LATEST = {"cleanup.policy": "compact"}
 
 
@@ -43,7 +44,8 @@ def ensure_input_topic(cluster: Cluster, declared: Stream | TableDeclaration, to
     if isinstance(declared, Stream) or is_captured:
         return
     found = settings_of_topic(cluster, declared.topic)
-    changes = " ".join(f"--set {name}={value}" for name, value in wanted.items())
+    kept = wanted if declared.history else _FOR_EVER  # compaction takes records without a key, which may be there
+    changes = " ".join(f"--set {name}={value}" for name, value in kept.items())
     command = f"`headrace topic alter {declared.topic} {changes}`"
     if declared.history and (versions_lost(found) or lets_go(found)):
         told(

@@ -318,14 +318,15 @@ def _given_to_spark(error: BaseException) -> Aggregate | None:
     """An aggregate of ours that the user's function took for one of Spark's."""
     if isinstance(error, AttributeError) and isinstance(error.obj, Aggregate):
         return error.obj
-    trace = error.__traceback__
+    found, trace = None, error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_globals.get("__name__", "").startswith("pyspark."):
-            given = [one for value in trace.tb_frame.f_locals.values() for one in _values(value)]
-            if ours := [one for one in given if isinstance(one, Aggregate)]:
-                return ours[0]
+        if trace.tb_frame.f_globals.get("__name__", "").startswith(("pyspark.", "py4j.")):
+            given = (one for value in trace.tb_frame.f_locals.values() for one in _values(value))
+            found = found or next((one for one in given if isinstance(one, Aggregate)), None)
+        else:
+            found = None  # what Spark was given before it called this is not what is wrong
         trace = trace.tb_next
-    return None
+    return found
 
 
 def _values(value: object) -> Iterable[object]:

@@ -16,7 +16,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 __all__ = ["PatientProtocol", "server_config"]
 
 MOST = 1000
-"""So many connections; whoever comes then is answered with 503."""
+"""So many connections; whoever comes then is answered with 503, and the others go on."""
+_FULL = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 ASK_S = 30.0
 GRACE_S = 1
 
@@ -26,7 +27,6 @@ def server_config(app: ASGIApp) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=PatientProtocol,
-        limit_concurrency=MOST,
         log_config=None,
         access_log=False,
         lifespan="on",
@@ -41,10 +41,16 @@ class PatientProtocol(H11Protocol):
     _last: Any = None
     """The request that was under way, or answered, when it was last looked at."""
     _look: asyncio.TimerHandle | None = None
+    _unsent = 0
+    """Bytes of answers that waited to be sent at that time."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """It begins."""
         super().connection_made(transport)
+        if len(self.connections) > MOST:
+            transport.write(_FULL)
+            transport.close()
+            return
         self._look = self.loop.call_later(ASK_S, self._look_again)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -54,8 +60,10 @@ class PatientProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _look_again(self) -> None:
-        if self.cycle is self._last and (self.cycle is None or self.cycle.response_complete):
+        unsent = self.transport.get_write_buffer_size()
+        answered = self.cycle is None or self.cycle.response_complete
+        if self.cycle is self._last and answered and (not unsent or unsent == self._unsent):
             self.transport.abort()
             return
-        self._last = self.cycle
+        self._last, self._unsent = self.cycle, unsent
         self._look = self.loop.call_later(ASK_S, self._look_again)

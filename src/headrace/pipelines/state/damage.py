@@ -20,7 +20,8 @@ _DAMAGED = re.compile(
     r"ChecksumException|ZipException|Stream is corrupted|RocksDBException: Corruption|java\.io\.EOFException$",
     re.MULTILINE,
 )
-_MISSING = re.compile(r"^.*(?:FileNotFound|NoSuchFile)Exception.*$", re.MULTILINE)
+_MISSING = re.compile(r"^.*(?:FileNotFound|NoSuchFile)Exception(?!.*\((?!No such file)[A-Z]).*$", re.MULTILINE)
+"""Java says a file is not found, with the system's reason in brackets, also if it is there and cannot be opened now."""
 _FILE = re.compile(r"/(state/\d+/\d+/[\w./-]*\w)")
 
 
