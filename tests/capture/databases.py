@@ -68,7 +68,7 @@ class Postgres:
             raise ServerFailed("PostgreSQL is not installed")
         if os.getuid() == 0:
             os.chown(folder, pwd.getpwnam("nobody").pw_uid, -1)
-        options = {"wal_level": wal_level, "fsync": "off", "max_wal_senders": "10", "max_replication_slots": "10"}
+        options = {"wal_level": wal_level, "fsync": "off", "max_wal_senders": "100", "max_replication_slots": "100"}
         self._settings = {**options, **(settings or {})}
         self._run("initdb", "-D", str(self.data), "-U", "postgres", "--auth=trust", "--no-sync", "-E", "UTF8")
         hba = self.data / "pg_hba.conf"

@@ -266,9 +266,13 @@ def test_columns_progress_and_the_records_own_columns(
     ]
     assert (bytes(found[0].key), bytes(found[0].value)) == (b"k0", row(1, NOW, note="é"))
     assert reasons(server, f"{topic}.dead") == {f"{topic}/1/0".encode(): "not-json"}
-    committed = consumer.committed(places, 30)
+    for _ in range(10):  # on a busy machine Spark may end a source before what it said last is heard: its next run says it
+        committed = [one.offset for one in consumer.committed(places, 30)]
+        if committed == [1, 2]:
+            break
+        assert run(read_stream(spark, options), tmp_path) == []
     consumer.close()
-    assert [one.offset for one in committed] == [1, 2]
+    assert committed == [1, 2]
     entry = json.loads((tmp_path / "offsets" / "0").read_text().splitlines()[-1])
     assert positions(entry) == (topic, {0: 1, 1: 2})
     assert read_batch(spark, options, {0: 1, 1: 0}).count() == 1
