@@ -266,7 +266,7 @@ def test_columns_progress_and_the_records_own_columns(
     ]
     assert (bytes(found[0].key), bytes(found[0].value)) == (b"k0", row(1, NOW, note="é"))
     assert reasons(server, f"{topic}.dead") == {f"{topic}/1/0".encode(): "not-json"}
-    for _ in range(10):  # on a busy machine Spark may end a source before what it said last is heard: its next run says it
+    for _ in range(10):  # Spark may end a source before what it said last is heard: its next run says it
         committed = [one.offset for one in consumer.committed(places, 30)]
         if committed == [1, 2]:
             break
