@@ -52,7 +52,7 @@ OWN_DRIVERS = (
 SHARED_SPARK = ("AppUnderTest", "shared_spark", "SparkSession")
 """Tests in whose file one of these names stands run on the Spark of their own process."""
 OPERATORS = ("nexmark/", "patterns/", "state/")
-LONGEST_FIRST = ("spark", "operators", "drivers", "capture", "contract", "clients", "cli", "faults", "serving")
+LONGEST_FIRST = ("spark", "operators", "drivers", "contract", "clients", "capture", "cli", "faults", "serving")
 """Where a run begins, so that no long lane is left for its end."""
 
 # A busy machine is no failure: nothing here is timed. What CI sets by itself (the same examples every time) stays.
