@@ -22,7 +22,7 @@ from tests.servers import Headrace, Server, ViewsNode
 from tests.views.memory_feed import as_json, view_entry
 
 T = TypeVar("T")
-PATIENCE_S = 90.0
+PATIENCE_S = 240.0
 
 
 def eventually(look: Callable[[], T], good: Callable[[T], object], patience: float = PATIENCE_S) -> T:
