@@ -22,7 +22,7 @@ from headrace.capture.connectors import Connector
 from headrace.capture.declarations import MariaDB
 from headrace.capture.health import Health
 from headrace.capture.positions import age_s
-from headrace.capture.problems import Refusing, Unreachable
+from headrace.capture.problems import Unreachable, refusing
 from headrace.errors import HeadraceError, NotFound
 
 __all__ = [
@@ -204,12 +204,7 @@ def _failed(source: MariaDB, error: pymysql.MySQLError) -> HeadraceError:
     code = error.args[0] if error.args else 0
     if code in _GONE or isinstance(error, pymysql.InterfaceError):
         return _unreachable(source, error)
-    return Refusing(
-        f"{source.server} does not do what capture asks of it.",
-        detail=_text(error),
-        hint=f"start the app again: what user {source.user!r} lacks there is told then, with the statements that grant "
-        "it, and our tables that are missing are made",
-    )
+    return refusing(source.server, source.user, _text(error))
 
 
 def _text(error: pymysql.MySQLError) -> str:

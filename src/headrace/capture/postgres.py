@@ -22,7 +22,7 @@ from headrace.capture.columns import TableColumn, TableLook
 from headrace.capture.connectors import Connector
 from headrace.capture.declarations import Captured, Postgres
 from headrace.capture.health import Health
-from headrace.capture.problems import Refusing, Unreachable
+from headrace.capture.problems import Refusing, Unreachable, refusing
 from headrace.errors import HeadraceError, NotFound
 
 __all__ = [
@@ -247,12 +247,7 @@ def _failed(source: Postgres, error: psycopg.Error) -> HeadraceError:
     is_away = isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
     if is_away and (error.sqlstate or _AWAY[0])[:2] in _AWAY:
         return _unreachable(source, error)
-    return Refusing(
-        f"{source.server} does not do what capture asks of it.",
-        detail=error_line(error),
-        hint=f"start the app again: what user {source.user!r} lacks there is told then, with the statements that grant "
-        "it, and our tables that are missing are made",
-    )
+    return refusing(source.server, source.user, error_line(error))
 
 
 def _denied(connector: Connector, error: psycopg.Error, rights: str) -> Refusing:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headrace.errors import HeadraceError, ServerAway
 
-__all__ = ["DATABASE_TROUBLE", "Problem", "Refusing", "Unreachable", "refused"]
+__all__ = ["DATABASE_TROUBLE", "Problem", "Refusing", "Unreachable", "refused", "refusing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,16 @@ class Refusing(HeadraceError):
 
 DATABASE_TROUBLE = (Unreachable, Refusing)
 """What is one database's fault: no reason to disturb captures of others."""
+
+
+def refusing(server: str, user: str, why: str) -> Refusing:
+    """The error of a database that answers with one, while it is captured."""
+    return Refusing(
+        f"{server} does not do what capture asks of it.",
+        detail=why,
+        hint=f"start the app again: what user {user!r} lacks there is told then, with the statements that grant it, "
+        "and our tables that are missing are made",
+    )
 
 
 def refused(server: str, problems: Iterable[Problem]) -> HeadraceError:
